@@ -1,0 +1,46 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config of the HTTP side.
+type Config struct {
+	Addr string `env:"LISTEN_ADDR, default=0.0.0.0:8002" help:"address of the REST API"`
+	// Key is compared with X-API-Key. Empty refuses every request below /api/.
+	Key string `env:"PROVISIONER_API_KEY" secret:"true" help:"key that clients send as X-API-Key; empty refuses everybody"`
+	// CreateWait must stay below the client's own 30 s.
+	CreateWait time.Duration `env:"CREATE_WAIT, default=10s" help:"how long a create waits for its sandbox before it answers; up to 25s"`
+	// DeleteWait must stay below the client's own 15 s.
+	DeleteWait time.Duration `env:"DELETE_WAIT, default=12s" help:"how long a delete waits for Kubernetes before it answers; up to 12s"`
+	// ReadWait must stay below the client's own 10 s.
+	ReadWait time.Duration `env:"READ_WAIT, default=7s" help:"how long a status read waits for Kubernetes; up to 7s"`
+	// ShutdownWait is how long running requests may finish after SIGTERM.
+	ShutdownWait time.Duration `env:"SHUTDOWN_WAIT, default=10s" help:"how long running requests and jobs may finish after SIGTERM"`
+}
+
+// Validate finds values with which the API could not keep its promises to clients.
+func (c Config) Validate() error {
+	var problems []error
+	_, port, err := net.SplitHostPort(c.Addr)
+	if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || number == 0 {
+		problems = append(problems, fmt.Errorf("LISTEN_ADDR=%q: must be host:port or :port, with a port of 1 to 65535", c.Addr))
+	}
+	if c.CreateWait < 0 || c.CreateWait > 25*time.Second {
+		problems = append(problems, fmt.Errorf("CREATE_WAIT=%s: must be 0s to 25s; clients give up after 30s", c.CreateWait))
+	}
+	if c.DeleteWait <= 0 || c.DeleteWait > 12*time.Second {
+		problems = append(problems, fmt.Errorf("DELETE_WAIT=%s: must be above 0s, up to 12s; clients give up after 15s", c.DeleteWait))
+	}
+	if c.ReadWait <= 0 || c.ReadWait > 7*time.Second {
+		problems = append(problems, fmt.Errorf("READ_WAIT=%s: must be above 0s, up to 7s; clients give up after 10s", c.ReadWait))
+	}
+	if c.ShutdownWait < 0 {
+		problems = append(problems, fmt.Errorf("SHUTDOWN_WAIT=%s: must be 0s or more", c.ShutdownWait))
+	}
+	return errors.Join(problems...)
+}

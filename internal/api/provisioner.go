@@ -1,0 +1,339 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"sandbox-provisioner/internal/jobs"
+	"sandbox-provisioner/internal/k8s"
+	"sandbox-provisioner/internal/sandbox"
+)
+
+// Jobs is where intents are published and outcomes appear.
+type Jobs interface {
+	Look(ctx context.Context, id string) (jobs.View, error)
+	Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error)
+	Follow(id string) jobs.Follower
+}
+
+// Cluster is read live, and never written.
+type Cluster interface {
+	Get(ctx context.Context, id string) (k8s.Sighting, error)
+	Check(ctx context.Context, id string, spec sandbox.Spec, l sandbox.Lineage) (*sandbox.State, error)
+	Gone(ctx context.Context, id string, l sandbox.Lineage) (bool, error)
+	PodUID(ctx context.Context, id string) (string, error)
+	List(ctx context.Context) ([]k8s.Sighting, error)
+}
+
+// A Provisioner turns requests into intents, waits for their outcomes, and reads the cluster. It holds no state.
+type Provisioner struct {
+	jobs    Jobs
+	cluster Cluster
+	// url is the address of a sandbox that can be known before its Service exists; it returns "" where it cannot.
+	url      func(id string) string
+	deadline time.Duration
+	patience time.Duration
+	now      func() time.Time
+}
+
+// NewProvisioner returns a Provisioner.
+func NewProvisioner(queue Jobs, cluster Cluster, settings k8s.Settings, cfg jobs.Config) *Provisioner {
+	return &Provisioner{
+		jobs: queue, cluster: cluster, now: time.Now, deadline: cfg.Deadline,
+		// After two deliveries an outcome should be there.
+		patience: 2 * cfg.AckWait,
+		url:      func(id string) string { return settings.URL(id, 0) },
+	}
+}
+
+var (
+	// errDeleted ends a create whose sandbox somebody else deleted meanwhile.
+	errDeleted = errors.New("sandbox was deleted while being created")
+	// errPending says that the request is safe in the queue, and not carried out yet.
+	errPending = errors.New("accepted, not carried out yet")
+	// errOvertaken says that the outcome to wait for is another one by now.
+	errOvertaken = errors.New("overtaken by another request")
+)
+
+// An Order is a request for a sandbox.
+type Order struct {
+	ID   string
+	Spec sandbox.Spec
+	// Wait is how long to wait for the sandbox to exist.
+	Wait time.Duration
+	// Async asks for no more than acceptance: trouble with the cluster is the worker's.
+	Async bool
+}
+
+// Create sees to it that a sandbox exists, and returns it as Kubernetes does, or errPending when that takes longer than
+// the order waits. Other errors: *sandbox.Failure, errDeleted, jobs.ErrUnavailable, and those of the cluster.
+func (p *Provisioner) Create(ctx context.Context, order Order) (sandbox.State, error) {
+	follower := p.jobs.Follow(order.ID) // before the publish, so that no outcome is missed
+	defer follower.Close()
+	budget, cancel := context.WithTimeout(ctx, order.Wait)
+	defer cancel()
+	for {
+		v, found, err := p.requestCreate(ctx, order)
+		switch {
+		case err != nil:
+			return sandbox.State{}, err
+		case found != nil:
+			return *found, nil
+		}
+		state, err := awaitCreate(budget, follower, v, order.Spec)
+		if !errors.Is(err, errOvertaken) || budget.Err() != nil {
+			return state, err
+		}
+	}
+}
+
+// asyncCheck bounds the look at the cluster of somebody who does not want to wait.
+const asyncCheck = time.Second
+
+// requestCreate returns the view whose last intent will bring the sandbox about, or the sandbox when it is there already.
+func (p *Provisioner) requestCreate(ctx context.Context, order Order) (jobs.View, *sandbox.State, error) {
+	var found *sandbox.State
+	requestID := uuid.NewString()
+	v, err := p.request(ctx, order.ID,
+		func(v jobs.View) jobs.Intent { return v.Create(order.Spec, requestID, p.now(), p.deadline) },
+		func(v jobs.View) (err error) {
+			if v.Living() {
+				found, err = p.check(ctx, order, v)
+			}
+			return err
+		},
+		func() bool { return found != nil })
+	return v, found, err
+}
+
+// check looks for a sandbox that serves the order, for which the queue alone would have said so at v.
+func (p *Provisioner) check(ctx context.Context, order Order, v jobs.View) (*sandbox.State, error) {
+	checkCtx := ctx
+	if order.Async {
+		var cancel func()
+		checkCtx, cancel = context.WithTimeout(ctx, asyncCheck)
+		defer cancel()
+	}
+	state, err := p.cluster.Check(checkCtx, order.ID, order.Spec, v.Lineage())
+	var retry *sandbox.Retry
+	if order.Async && errors.As(err, &retry) {
+		return nil, nil // the worker will see
+	}
+	if err != nil || state == nil {
+		return nil, err
+	}
+	// A delete that slipped in between would kill what is promised here.
+	again, err := p.jobs.Look(ctx, order.ID)
+	if err != nil || again.Generation() != v.Generation() {
+		return nil, err
+	}
+	return state, nil
+}
+
+// request appends an intent to those of id, unless the last one serves as well, or done after look.
+func (p *Provisioner) request(
+	ctx context.Context, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) error, done func() bool,
+) (jobs.View, error) {
+	var unavailable error
+	for {
+		v, err := p.jobs.Look(ctx, id)
+		if err != nil {
+			return jobs.View{}, errors.Join(unavailable, err)
+		}
+		in := next(v)
+		if v.Serves(in, p.now(), p.patience) {
+			return v, nil
+		}
+		if unavailable != nil {
+			return jobs.View{}, unavailable // and it was not appended
+		}
+		if err := look(v); err != nil || done() {
+			return v, err
+		}
+		published, err := p.jobs.Publish(ctx, v, in)
+		switch {
+		case err == nil:
+			return published, nil
+		case errors.Is(err, jobs.ErrConflict):
+		case errors.Is(err, jobs.ErrUnavailable):
+			unavailable = err // it may have been appended all the same: look once more
+		default:
+			return jobs.View{}, err
+		}
+	}
+}
+
+// awaitCreate waits for the outcome of the last intent of v.
+func awaitCreate(
+	ctx context.Context, follower jobs.Follower, v jobs.View, spec sandbox.Spec,
+) (sandbox.State, error) {
+	pending := errPending
+	for o := v.Outcome; ; {
+		state, err := judgeCreate(v, o, spec)
+		if state != nil || (err != nil && !errors.Is(err, errPending)) {
+			return deref(state), err
+		}
+		if failure := new(sandbox.Failure); errors.As(err, &failure) {
+			pending = failure // it has failed; only its remains are not gone yet
+		}
+		if o, err = follower.Next(ctx, v.Stream); err != nil {
+			return sandbox.State{}, giveUp(err, pending)
+		}
+	}
+}
+
+// judgeCreate says what an outcome means to somebody who waits for the last intent of v. It returns neither state nor
+// error, or an error that is errPending, while he has to go on waiting.
+func judgeCreate(v jobs.View, o *jobs.Outcome, spec sandbox.Spec) (*sandbox.State, error) {
+	if o == nil || o.Generation.Seq < v.Seq {
+		return nil, nil
+	}
+	overtaken := o.Generation.Seq > v.Seq
+	switch {
+	case overtaken && o.Op == jobs.Absent:
+		return nil, errDeleted
+	case o.State == jobs.Succeeded && o.Sandbox != nil:
+		if overtaken && (o.Sandbox.Capacity < spec.MaxShellSessions || (spec.LarkBroker && !o.Sandbox.Broker)) {
+			return nil, errOvertaken // by a request for something else
+		}
+		return o.Sandbox, nil
+	case o.State == jobs.Failed && overtaken:
+		return nil, errOvertaken
+	case o.State == jobs.Failed:
+		failure := &sandbox.Failure{Reason: o.Reason, Message: o.Message, Object: o.Object}
+		if o.Undoing {
+			return nil, fmt.Errorf("%w: %w", errPending, failure)
+		}
+		return nil, failure
+	}
+	return nil, nil
+}
+
+func deref(s *sandbox.State) sandbox.State {
+	if s == nil {
+		return sandbox.State{}
+	}
+	return *s
+}
+
+// A partialError is a delete that was accepted and is not complete yet; it goes on.
+type partialError struct{ message string }
+
+func (e *partialError) Error() string { return "Partial cleanup: " + e.message }
+
+// giveUp is what a waiter returns when he can wait no longer: errOvertaken when the queue has been lost with his request.
+func giveUp(err, pending error) error {
+	if errors.Is(err, jobs.ErrConflict) {
+		return errOvertaken
+	}
+	return pending
+}
+
+// Delete sees to it that a sandbox goes, and returns when Kubernetes has accepted the deletions. It waits for at most wait,
+// and then returns errPending when it has heard of no trouble, a *partialError when it has.
+func (p *Provisioner) Delete(ctx context.Context, id string, wait time.Duration) error {
+	follower := p.jobs.Follow(id)
+	defer follower.Close()
+	budget, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		requestID := uuid.NewString()
+		v, err := p.request(ctx, id,
+			func(v jobs.View) jobs.Intent { return v.Delete(requestID, p.now()) },
+			func(jobs.View) error { return nil },
+			func() bool { return false })
+		if err != nil {
+			return err
+		}
+		if err := p.awaitDelete(budget, follower, v); !errors.Is(err, errOvertaken) || budget.Err() != nil {
+			return err
+		}
+	}
+}
+
+// awaitDelete waits for the outcome of the last intent of v.
+func (p *Provisioner) awaitDelete(ctx context.Context, follower jobs.Follower, v jobs.View) error {
+	pending := errPending
+	for o := v.Outcome; ; {
+		switch {
+		case o == nil:
+		case o.FinishedSeq >= v.Seq:
+			return nil
+		case o.Generation.Seq > v.Seq:
+			// A later create is under way. What it makes is not ours to wait for; what was before us is.
+			if gone, err := p.cluster.Gone(ctx, v.ID, v.Lineage()); err == nil && gone {
+				return nil
+			}
+		case o.Generation.Seq == v.Seq && o.State == jobs.Retrying:
+			pending = &partialError{o.Message}
+		}
+		var err error
+		if o, err = follower.Next(ctx, v.Stream); err != nil {
+			return giveUp(err, pending)
+		}
+	}
+}
+
+// jobLookTimeout bounds the look at the queue that a status read takes when the cluster has nothing.
+const jobLookTimeout = 500 * time.Millisecond
+
+// A Found is what a status read found.
+type Found struct {
+	Sandbox sandbox.State
+	// Exists is false when the id is to be reported as not found.
+	Exists bool
+	// Job is the view of the newest create, when the cluster alone does not tell all.
+	Job *jobs.View
+}
+
+// Get reads a sandbox. An error never means absence.
+func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
+	seen, err := p.cluster.Get(ctx, id)
+	if err != nil {
+		return Found{}, err
+	}
+	if seen.Pod && seen.Service {
+		return p.found(seen, nil), nil
+	}
+	// With NATS down the cluster's word stands: it is the only registry of what exists.
+	lookCtx, cancel := context.WithTimeout(ctx, jobLookTimeout)
+	defer cancel()
+	v, err := p.jobs.Look(lookCtx, id)
+	if err != nil {
+		return p.found(seen, nil), nil //nolint:nilerr // as said above
+	}
+	if v.Living() {
+		// It may have been finished after the cluster was read.
+		if seen, err = p.cluster.Get(ctx, id); err != nil {
+			return Found{}, err
+		}
+	}
+	return p.found(seen, &v), nil
+}
+
+// found decides what is said of a sandbox, of which the queue says v, or nothing.
+func (p *Provisioner) found(seen k8s.Sighting, v *jobs.View) Found {
+	f := Found{Sandbox: seen.State, Exists: seen.Service}
+	if v != nil && v.Intent != nil && v.Intent.Op == jobs.Present && !v.Living() {
+		f.Job = v
+	}
+	if v != nil && v.Pending() && !(seen.Pod && seen.Service) {
+		f.Sandbox.Status = sandbox.Pending
+		if !seen.Service {
+			f.Sandbox.URL = p.url(f.Sandbox.ID)
+			f.Exists = true
+		}
+	}
+	// A client that adopts what it is told cannot do anything without an address.
+	f.Exists = f.Exists && f.Sandbox.URL != ""
+	return f
+}
+
+// Job returns the view of the newest job of id; its Seq is 0 when none is retained.
+func (p *Provisioner) Job(ctx context.Context, id string) (jobs.View, error) {
+	return p.jobs.Look(ctx, id)
+}

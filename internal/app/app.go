@@ -1,0 +1,179 @@
+// Package app puts the parts together: the REST side, the worker side, and both in one process.
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"sandbox-provisioner/internal/api"
+	"sandbox-provisioner/internal/config"
+	"sandbox-provisioner/internal/jobs"
+	"sandbox-provisioner/internal/k8s"
+	"sandbox-provisioner/internal/natsserver"
+	"sandbox-provisioner/internal/telemetry"
+	"sandbox-provisioner/internal/worker"
+)
+
+// RunAPI serves the REST API until ctx ends. Neither NATS nor Kubernetes need to be up.
+func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
+	nc, err := connectNATS(cfg.NATS, "api", log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	if err != nil {
+		return err
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return p.serve(ctx, cfg.HTTP) })
+	parts.Go(func() error { return telemetry.Serve(ctx, cfg.Telemetry.MetricsAddr, log, p.checks()...) })
+	return parts.Wait()
+}
+
+// RunWorker carries out jobs until ctx ends. NATS need not be up.
+func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
+	nc, err := connectNATS(cfg.NATS, "worker", log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	if err != nil {
+		return err
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return p.work(ctx, cfg.Worker) })
+	parts.Go(func() error { return telemetry.Serve(ctx, cfg.Telemetry.MetricsAddr, log, p.checks()...) })
+	return parts.Wait()
+}
+
+// RunStandalone is both, with a NATS server of its own.
+func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger) error {
+	server, err := natsserver.Start(natsserver.Config{
+		DataDir: cfg.Store.Dir, SyncAlways: cfg.Store.Sync.Always(), SyncInterval: time.Duration(cfg.Store.Sync),
+	}, log)
+	if err != nil {
+		return fmt.Errorf("embedded NATS: %w", err)
+	}
+	defer server.Shutdown()
+	nc, err := server.Connect(jobs.ConnectOptions("standalone", log)...)
+	if err != nil {
+		return fmt.Errorf("embedded NATS: %w", err)
+	}
+	defer nc.Close()
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	if err != nil {
+		return err
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	// The worker goes on until the last request is answered: some wait for it.
+	workerCtx, stopWorker := context.WithCancel(context.WithoutCancel(ctx))
+	parts.Go(func() error {
+		defer stopWorker()
+		return p.serve(ctx, cfg.HTTP)
+	})
+	parts.Go(func() error { return p.work(workerCtx, cfg.Worker) })
+	parts.Go(func() error { return telemetry.Serve(ctx, cfg.Telemetry.MetricsAddr, log, p.checks()...) })
+	return parts.Wait()
+}
+
+// parts are what both sides need.
+type parts struct {
+	queue    *jobs.Queue
+	cluster  *k8s.Cluster
+	core     corev1client.NamespacesGetter
+	jobs     jobs.Config
+	settings k8s.Settings
+	log      *slog.Logger
+}
+
+func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, error) {
+	opts := jobs.ConnectOptions("sandbox-provisioner "+name, log)
+	switch {
+	case cfg.Creds != "":
+		opts = append(opts, nats.UserCredentials(cfg.Creds))
+	case cfg.User != "":
+		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
+	case cfg.Token != "":
+		opts = append(opts, nats.Token(cfg.Token))
+	}
+	nc, err := nats.Connect(cfg.URL, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("NATS_URL: %w", err)
+	}
+	return nc, nil
+}
+
+func connect(
+	ctx context.Context, nc *nats.Conn, jobsCfg jobs.Config, conn k8s.Connection, settings k8s.Settings, log *slog.Logger,
+) (*parts, error) {
+	queue, err := jobs.New(nc, jobsCfg, log)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := k8s.Connect(ctx, conn, log)
+	if err != nil {
+		return nil, err
+	}
+	core, err := k8s.NewCore(rest)
+	if err != nil {
+		return nil, err
+	}
+	return &parts{
+		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core,
+		jobs: jobsCfg, settings: settings, log: log,
+	}, nil
+}
+
+func (p *parts) checks() []telemetry.Check {
+	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.cluster.Ping}}
+}
+
+func (p *parts) serve(ctx context.Context, cfg api.Config) error {
+	stop, err := p.queue.Announce()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs)
+	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, p.log, p.checks()...)
+	return api.Serve(ctx, cfg.Addr, handler, cfg.ShutdownWait, p.log)
+}
+
+func (p *parts) work(ctx context.Context, cfg worker.Config) error {
+	if err := p.ensureNamespace(ctx); err != nil {
+		return err
+	}
+	reconciler := worker.NewReconciler(p.queue, p.cluster)
+	worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, p.log).Run(ctx)
+	return nil
+}
+
+// namespaceWait is how long a worker waits at its start for a cluster that does not answer.
+const namespaceWait = 30 * time.Second
+
+// ensureNamespace waits for a cluster that is not up yet, and for nothing else.
+func (p *parts) ensureNamespace(ctx context.Context) error {
+	policy := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(namespaceWait),
+	)
+	return backoff.RetryNotify(func() error {
+		err := k8s.EnsureNamespace(ctx, p.core, p.settings.Namespace)
+		if err != nil && !k8s.Unreachable(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) {
+		p.log.Warn("waiting for Kubernetes", slog.Any("error", err))
+	})
+}

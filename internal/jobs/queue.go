@@ -1,0 +1,314 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// The streams and the roots of their subjects, "<root>.<cluster>.<sandbox_id>".
+const (
+	intentStream  = "SANDBOX_JOBS"
+	outcomeStream = "SANDBOX_OUTCOMES"
+
+	intentRoot  = "sandbox.jobs"
+	outcomeRoot = "sandbox.outcomes"
+	// announceRoot is where NATS repeats an outcome after it has stored it. A plain subscription on outcomeRoot would
+	// also see the outcomes that the stream refused.
+	announceRoot = "sandbox.announced"
+
+	// intentsPerID bounds the intents that are kept of one id.
+	intentsPerID = 16
+	// identityAge is how long the identity of the stream of intents is believed while the connection lasts.
+	identityAge = 10 * time.Second
+)
+
+// ErrConflict says that somebody else wrote first: look again, decide again.
+var ErrConflict = errors.New("the view no longer holds")
+
+// ErrUnavailable says that NATS did not answer. Whether the write took effect is not known.
+var ErrUnavailable = errors.New("NATS is not available")
+
+// A Queue reads and writes the intents and outcomes of one cluster. It is safe for concurrent use, and survives the loss
+// of its connection and of its streams.
+type Queue struct {
+	nc  *nats.Conn
+	js  jetstream.JetStream
+	cfg Config
+	log *slog.Logger
+
+	mu      sync.Mutex
+	streams *streams
+
+	followers followers
+}
+
+// streams are the two streams as they were when they were looked up.
+type streams struct {
+	intents, outcomes jetstream.Stream
+	identity          int64
+	reconnects        uint64
+	at                time.Time
+}
+
+// New returns a Queue on a connection that need not be up yet. The streams are made when they are first needed.
+func New(nc *nats.Conn, cfg Config, log *slog.Logger) (*Queue, error) {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(cfg.Timeout))
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	return &Queue{nc: nc, js: js, cfg: cfg, log: log}, nil
+}
+
+// Ping tells whether the streams can be reached; it makes them when they are missing.
+func (q *Queue) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	defer cancel()
+	_, err := q.lookUp(ctx)
+	return unavailable(err)
+}
+
+// Look reads the last intent and the outcome of id.
+func (q *Queue) Look(ctx context.Context, id string) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	defer cancel()
+	for {
+		s, err := q.current(ctx)
+		if err != nil {
+			return View{}, unavailable(err)
+		}
+		v, err := q.look(ctx, s, id)
+		if isMissing(err) || q.nc.Stats().Reconnects != s.reconnects {
+			// The stream may be another one than the one whose identity is known: nothing that was read counts.
+			q.forget(s)
+			if ctx.Err() == nil && q.nc.IsConnected() {
+				continue
+			}
+		}
+		return v, unavailable(err)
+	}
+}
+
+func (q *Queue) look(ctx context.Context, s *streams, id string) (View, error) {
+	v := View{ID: id, Stream: s.identity}
+	var intent, outcome *jetstream.RawStreamMsg
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		intent, err = last(ctx, s.intents, q.subject(intentRoot, id))
+		return err
+	})
+	both.Go(func() (err error) {
+		outcome, err = last(ctx, s.outcomes, q.subject(outcomeRoot, id))
+		return err
+	})
+	if err := both.Wait(); err != nil {
+		return View{}, err
+	}
+	if intent != nil {
+		v.Seq = intent.Sequence
+		v.Intent, v.Malformed = decodeIntent(intent.Data, id)
+	}
+	if outcome != nil {
+		v.outcomeSeq = outcome.Sequence
+		v.Outcome = q.decodeOutcome(outcome.Data, s.identity)
+	}
+	return v, nil
+}
+
+// last is the newest message of a subject, nil when there is none.
+func last(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.RawStreamMsg, error) {
+	msg, err := s.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return msg, err
+}
+
+// decodeOutcome reads an outcome about the intents of the given stream; nil when it is about those of another one.
+func (q *Queue) decodeOutcome(data []byte, stream int64) *Outcome {
+	var o Outcome
+	if err := json.Unmarshal(data, &o); err != nil {
+		q.log.Warn("an outcome cannot be read and is ignored", slog.Any("error", err))
+		return nil
+	}
+	if o.Generation.Stream != stream {
+		return nil
+	}
+	return &o
+}
+
+// Publish appends in as the successor of the last intent of v, durably, and returns the View of it. ErrConflict: v no
+// longer holds. ErrUnavailable: look again, and find out by RequestID whether it was appended.
+func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	defer cancel()
+	s, err := q.current(ctx)
+	if err != nil {
+		return View{}, unavailable(err)
+	}
+	if s.identity != v.Stream {
+		return View{}, ErrConflict
+	}
+	seq, err := q.write(ctx, intentRoot, v.ID, in, v.Seq)
+	if err != nil {
+		return View{}, err
+	}
+	if q.nc.Stats().Reconnects != s.reconnects {
+		// The intent is stored, but perhaps in another stream. It is found by its RequestID.
+		return View{}, ErrConflict
+	}
+	v.Seq, v.Intent, v.Malformed = seq, &in, nil
+	return v, nil
+}
+
+// Record stores o in place of the outcome of v, and returns the View with it. ErrConflict: somebody else recorded
+// something since v was read.
+func (q *Queue) Record(ctx context.Context, v View, o Outcome) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	defer cancel()
+	seq, err := q.write(ctx, outcomeRoot, v.ID, o, v.outcomeSeq)
+	if err != nil {
+		return View{}, err
+	}
+	v.Outcome, v.outcomeSeq = &o, seq
+	return v, nil
+}
+
+// write appends body to the subject of id, expecting seq as the position of the subject's last message.
+func (q *Queue) write(ctx context.Context, root, id string, body any, seq uint64) (uint64, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return 0, fmt.Errorf("encode: %w", err)
+	}
+	ack, err := q.js.Publish(ctx, q.subject(root, id), data,
+		jetstream.WithExpectLastSequencePerSubject(seq), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return 0, writeError(err)
+	}
+	return ack.Sequence, nil
+}
+
+func writeError(err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+		return ErrConflict
+	}
+	return unavailable(err)
+}
+
+// unavailable marks an error of NATS as such.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// isMissing tells whether an operation failed because its stream is not there.
+func isMissing(err error) bool {
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)
+}
+
+func (q *Queue) subject(root, id string) string {
+	return root + "." + q.cfg.Cluster + "." + id
+}
+
+// idOf is the sandbox id at the end of a subject.
+func idOf(subject string) string {
+	return subject[strings.LastIndexByte(subject, '.')+1:]
+}
+
+// current returns the streams, looking them up when the connection is another one than before or long ago.
+func (q *Queue) current(ctx context.Context) (*streams, error) {
+	q.mu.Lock()
+	s := q.streams
+	q.mu.Unlock()
+	if s != nil && s.reconnects == q.nc.Stats().Reconnects && time.Since(s.at) < identityAge {
+		return s, nil
+	}
+	return q.lookUp(ctx)
+}
+
+func (q *Queue) forget(s *streams) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.streams == s {
+		q.streams = nil
+	}
+}
+
+func (q *Queue) lookUp(ctx context.Context) (*streams, error) {
+	if !q.nc.IsConnected() {
+		return nil, nats.ErrDisconnected
+	}
+	s := &streams{reconnects: q.nc.Stats().Reconnects, at: time.Now()}
+	var err error
+	if s.intents, err = q.stream(ctx, q.intentConfig()); err != nil {
+		return nil, err
+	}
+	if s.outcomes, err = q.stream(ctx, q.outcomeConfig()); err != nil {
+		return nil, err
+	}
+	s.identity = s.intents.CachedInfo().Created.UnixNano()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.streams = s
+	return s, nil
+}
+
+// stream looks a stream up and makes it when it is missing. Several processes may do so at once.
+func (q *Queue) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := q.js.Stream(ctx, cfg.Name)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return s, err
+	}
+	s, err = q.js.CreateStream(ctx, cfg)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return q.js.Stream(ctx, cfg.Name)
+	}
+	if err == nil {
+		q.log.Info("stream created", slog.String("stream", cfg.Name))
+	}
+	return s, err
+}
+
+func (q *Queue) intentConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        intentStream,
+		Description: "what was asked for, by cluster and sandbox id",
+		Subjects:    []string{intentRoot + ".*.*"},
+		// Not a work queue: the last intent of an id must stay readable after it is acknowledged.
+		Retention:         jetstream.LimitsPolicy,
+		MaxAge:            q.cfg.Retention,
+		MaxMsgsPerSubject: intentsPerID,
+		Storage:           jetstream.FileStorage,
+		Replicas:          q.cfg.Replicas,
+		// A follower that lags would answer a direct get with a past that the protocol has already left.
+		AllowDirect: q.cfg.Replicas == 1,
+	}
+}
+
+func (q *Queue) outcomeConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              outcomeStream,
+		Description:       "what became of the newest job, by cluster and sandbox id",
+		Subjects:          []string{outcomeRoot + ".*.*"},
+		Retention:         jetstream.LimitsPolicy,
+		MaxAge:            q.cfg.Retention,
+		MaxMsgsPerSubject: 1,
+		Storage:           jetstream.FileStorage,
+		Replicas:          q.cfg.Replicas,
+		AllowDirect:       q.cfg.Replicas == 1,
+		RePublish:         &jetstream.RePublish{Source: outcomeRoot + ".>", Destination: announceRoot + ".>"},
+	}
+}

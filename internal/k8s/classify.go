@@ -1,0 +1,85 @@
+package k8s
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"sandbox-provisioner/internal/sandbox"
+)
+
+func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
+
+// classify is the one place that says what an error of Kubernetes means: a *sandbox.Failure is final, a *sandbox.Retry
+// passes. nil stays nil.
+func classify(kind string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return &sandbox.Retry{Reason: sandbox.ReasonUnavailable, Object: kind, Err: err}
+	}
+	final := func(reason sandbox.Reason) error {
+		return &sandbox.Failure{Reason: reason, Object: kind, Message: err.Error()}
+	}
+	passing := func(reason sandbox.Reason, after time.Duration) error {
+		return &sandbox.Retry{Reason: reason, Object: kind, After: after, Err: err}
+	}
+	switch code := status.Status().Code; {
+	case code == http.StatusForbidden && strings.Contains(err.Error(), "exceeded quota"):
+		return final(sandbox.ReasonQuota)
+	case code == http.StatusForbidden && isServiceAccountMissing(err):
+		return passing(sandbox.ReasonNotReady, 0)
+	case code == http.StatusConflict:
+		return passing(sandbox.ReasonConflict, 0)
+	case code == http.StatusTooManyRequests:
+		seconds, _ := apierrors.SuggestsClientDelay(err)
+		return passing(sandbox.ReasonThrottled, time.Duration(seconds)*time.Second)
+	case code == http.StatusUnauthorized, code == http.StatusNotFound, code == http.StatusRequestTimeout:
+		// Credentials that are being rotated, a namespace that is being made: both pass, or end at the deadline.
+		return passing(sandbox.ReasonNotReady, 0)
+	case code >= http.StatusInternalServerError:
+		return passing(sandbox.ReasonServer, 0)
+	default:
+		return final(sandbox.ReasonRefused)
+	}
+}
+
+// isServiceAccountMissing recognises the refusal of a Pod in a namespace whose ServiceAccount has not been made yet.
+func isServiceAccountMissing(err error) bool {
+	return strings.Contains(err.Error(), "serviceaccount") && strings.Contains(err.Error(), "not found")
+}
+
+// both joins the errors of the two halves of a sandbox. A failure outweighs a retry; of two retries, the later one counts.
+func both(podErr, serviceErr error) error {
+	if podErr == nil || serviceErr == nil {
+		return errors.Join(podErr, serviceErr)
+	}
+	var failure *sandbox.Failure
+	if errors.As(podErr, &failure) || errors.As(serviceErr, &failure) {
+		return failure
+	}
+	var pod, service *sandbox.Retry
+	if !errors.As(podErr, &pod) || !errors.As(serviceErr, &service) {
+		return errors.Join(podErr, serviceErr)
+	}
+	later := pod
+	if service.After > pod.After {
+		later = service
+	}
+	return &sandbox.Retry{
+		Reason: later.Reason, Object: later.Object, After: later.After,
+		Err: fmt.Errorf("service: %w, pod: %w", service.Err, pod.Err),
+	}
+}
+
+// Unreachable tells whether err came from no answer at all, rather than from one of Kubernetes.
+func Unreachable(err error) bool {
+	var retry *sandbox.Retry
+	return errors.As(classify("", err), &retry) && retry.Reason == sandbox.ReasonUnavailable
+}

@@ -1,0 +1,95 @@
+// Package telemetry shows the operator what happens inside: metrics, and whether the process lives and is ready.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"sandbox-provisioner/internal/version"
+)
+
+// A Check is a part that must answer before this process is ready.
+type Check struct {
+	Name string
+	Ping func(context.Context) error
+}
+
+// checkTimeout bounds all checks together.
+const checkTimeout = 3 * time.Second
+
+// Down asks all checks at once, for at most three seconds, and returns what is down, one text a part.
+func Down(ctx context.Context, checks []Check) []string {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	errs := make([]error, len(checks))
+	done := make(chan struct{})
+	for i, check := range checks {
+		go func() {
+			errs[i] = check.Ping(ctx)
+			done <- struct{}{}
+		}()
+	}
+	for range checks {
+		<-done
+	}
+	var down []string
+	for i, err := range errs {
+		if err != nil {
+			down = append(down, checks[i].Name+": "+err.Error())
+		}
+	}
+	return down
+}
+
+// Serve answers /metrics, /livez and /readyz on addr until ctx ends.
+func Serve(ctx context.Context, addr string, log *slog.Logger, checks ...Check) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("METRICS_ADDR: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if down := Down(r.Context(), checks); len(down) > 0 {
+			http.Error(w, strings.Join(down, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stopped := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		_ = server.Close()
+	})()
+	log.Info("serving metrics", slog.String("addr", listener.Addr().String()))
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	<-stopped
+	return nil
+}
+
+func newRegistry() *prometheus.Registry {
+	info := version.Get()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "sandbox_provisioner_build_info",
+		Help:        "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": info.Version, "commit": info.Commit},
+	})
+	build.Set(1)
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return r
+}

@@ -1,0 +1,179 @@
+// Package worker carries out intents: it makes the cluster match the last intent of an id, whichever message made it look.
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"sandbox-provisioner/internal/jobs"
+	"sandbox-provisioner/internal/sandbox"
+)
+
+// Records is where intents are read and outcomes are kept.
+type Records interface {
+	Look(ctx context.Context, id string) (jobs.View, error)
+	Record(ctx context.Context, v jobs.View, o jobs.Outcome) (jobs.View, error)
+}
+
+// Cluster is where sandboxes exist. Its errors are *sandbox.Failure, which is final, or *sandbox.Retry.
+type Cluster interface {
+	Ensure(ctx context.Context, id string, spec sandbox.Spec, l sandbox.Lineage) (sandbox.State, error)
+	Remove(ctx context.Context, id string, l sandbox.Lineage) error
+	Undo(ctx context.Context, id string, l sandbox.Lineage) error
+}
+
+// A Reconciler makes the cluster match the last intent of an id. It holds no state.
+type Reconciler struct {
+	records Records
+	cluster Cluster
+	now     func() time.Time
+	// quick is the policy of the tries in place.
+	quick func() backoff.BackOff
+	// slow is how long an attempt takes before it is recorded as running; 0 never records that.
+	slow time.Duration
+}
+
+// NewReconciler returns a Reconciler.
+func NewReconciler(records Records, cluster Cluster) *Reconciler {
+	return &Reconciler{records: records, cluster: cluster, now: time.Now, quick: quickTries, slow: time.Second}
+}
+
+// Reconcile carries out the last intent of id and records its outcome. It is level-triggered: what it does depends on the
+// streams and the cluster alone, so that it may run for any reason, any number of times, anywhere. nil: nothing is left
+// to do. *sandbox.Failure: the message can never be carried out, which is recorded. Any other error: try again.
+func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) error {
+	for {
+		v, err := r.records.Look(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case v.Seq == 0:
+			return nil
+		case v.Finished():
+			return r.tidy(ctx, v)
+		}
+		v, outcome, err := r.carryOut(ctx, v, attempt)
+		if err != nil {
+			return err
+		}
+		// Look again after acting: a newer intent may have been carried out meanwhile, before what was just written.
+		again, err := r.records.Look(ctx, id)
+		if err != nil {
+			return err
+		}
+		if again.Generation() != v.Generation() {
+			continue
+		}
+		v, err = r.records.Record(ctx, v, outcome)
+		switch {
+		case errors.Is(err, jobs.ErrConflict):
+			continue // somebody else recorded something since v was read: what was done may have been undone
+		case err != nil:
+			return err
+		case outcome.State == jobs.Failed:
+			return r.tidy(ctx, v)
+		}
+		return nil
+	}
+}
+
+// carryOut does what the last intent of v asks for, and returns what is to be recorded, on which view.
+func (r *Reconciler) carryOut(ctx context.Context, v jobs.View, attempt int) (jobs.View, jobs.Outcome, error) {
+	fail := func(f *sandbox.Failure) (jobs.View, jobs.Outcome, error) {
+		return v, v.Failure(f, attempt, r.now()), nil
+	}
+	switch in := v.Intent; {
+	case in == nil:
+		return fail(&sandbox.Failure{Reason: sandbox.ReasonMalformed, Message: v.Malformed.Error()})
+	case in.Op == jobs.Present && !r.now().Before(in.Deadline):
+		return fail(&sandbox.Failure{Reason: sandbox.ReasonDeadline, Message: overdue(v)})
+	}
+	var found *sandbox.State
+	v, err := r.watched(ctx, v, attempt, func() error {
+		return r.inPlace(ctx, func() (err error) {
+			found, err = r.act(ctx, v)
+			return err
+		})
+	})
+	var failure *sandbox.Failure
+	if errors.As(err, &failure) {
+		return fail(failure)
+	}
+	if err != nil {
+		r.noteRetry(ctx, v, err, attempt)
+		return v, jobs.Outcome{}, err
+	}
+	return v, v.Success(found, attempt, r.now()), nil
+}
+
+// act is one try of the last intent of v.
+func (r *Reconciler) act(ctx context.Context, v jobs.View) (*sandbox.State, error) {
+	if v.Intent.Op == jobs.Absent {
+		return nil, r.cluster.Remove(ctx, v.ID, v.Lineage())
+	}
+	found, err := r.cluster.Ensure(ctx, v.ID, *v.Intent.Spec, v.Lineage())
+	return &found, err
+}
+
+// tidy looks after an intent that has ended. A worker that was overtaken may have written after the end, and died before
+// it looked again; its message brings us here.
+func (r *Reconciler) tidy(ctx context.Context, v jobs.View) error {
+	switch {
+	case v.Outcome.State == jobs.Failed:
+		if err := r.cluster.Undo(ctx, v.ID, v.Lineage()); err != nil {
+			return err
+		}
+		if v.Outcome.Undoing {
+			if _, err := r.records.Record(ctx, v, v.Undone(r.now())); err != nil && !errors.Is(err, jobs.ErrConflict) {
+				return err
+			}
+		}
+		if v.Intent == nil {
+			return &sandbox.Failure{Reason: v.Outcome.Reason, Message: v.Outcome.Message}
+		}
+	case v.Intent != nil && v.Intent.Op == jobs.Absent:
+		return r.cluster.Remove(ctx, v.ID, v.Lineage())
+	}
+	return nil
+}
+
+// watched runs try, and records that it is running if it takes long. It returns the view that holds afterwards.
+func (r *Reconciler) watched(ctx context.Context, v jobs.View, attempt int, try func() error) (jobs.View, error) {
+	if r.slow == 0 {
+		return v, try()
+	}
+	done := make(chan error, 1)
+	go func() { done <- try() }()
+	timer := time.NewTimer(r.slow)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return v, err
+	case <-timer.C:
+	}
+	// A failure to record is found when the outcome is recorded.
+	if noted, err := r.records.Record(ctx, v, v.Progress(jobs.Running, nil, attempt, r.now())); err == nil {
+		v = noted
+	}
+	return v, <-done
+}
+
+// noteRetry records why an intent is not carried out yet, for those who ask. The first quick waits are not worth it.
+func (r *Reconciler) noteRetry(ctx context.Context, v jobs.View, err error, attempt int) {
+	var retry *sandbox.Retry
+	if !errors.As(err, &retry) || (retry.After > 0 && retry.After < time.Second && attempt < 10) {
+		return
+	}
+	_, _ = r.records.Record(ctx, v, v.Progress(jobs.Retrying, retry, attempt, r.now()))
+}
+
+func overdue(v jobs.View) string {
+	text := "not carried out by " + v.Intent.Deadline.UTC().Format(time.RFC3339)
+	if v.Outcome != nil && v.Outcome.Message != "" && v.Outcome.Generation == v.Generation() {
+		text += ": " + v.Outcome.Message
+	}
+	return text
+}

@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"sandbox-provisioner/internal/jobs"
+	"sandbox-provisioner/internal/sandbox"
+)
+
+// Source hands out jobs.
+type Source interface {
+	Fetch(ctx context.Context, n int) (<-chan *jobs.Delivery, error)
+}
+
+// A Worker takes jobs from its source and has them reconciled, several ids at once.
+type Worker struct {
+	source     Source
+	reconciler *Reconciler
+	gate       *gate
+	cfg        Config
+	heartbeat  time.Duration
+	log        *slog.Logger
+}
+
+// New returns a Worker. ping tells whether the cluster answers; ackWait is that of the source.
+func New(
+	source Source, reconciler *Reconciler, ping func(context.Context) error, ackWait time.Duration, cfg Config, log *slog.Logger,
+) *Worker {
+	return &Worker{
+		source: source, reconciler: reconciler, gate: newGate(ping, log), cfg: cfg, heartbeat: ackWait / 3, log: log,
+	}
+}
+
+// Run works until ctx ends, and then drains: it takes no new job, lets the running ones finish for as long as DrainWait,
+// and hands back the rest. It returns when none is left.
+func (w *Worker) Run(ctx context.Context) {
+	slots := semaphore.NewWeighted(int64(w.cfg.Concurrency))
+	var running sync.WaitGroup
+	defer running.Wait()
+	jobCtx, handBack := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(w.cfg.DrainWait, func() { handBack(errDrained) })
+	})()
+
+	for w.gate.wait(ctx) == nil && slots.Acquire(ctx, 1) == nil {
+		free := 1
+		for free < w.cfg.Concurrency && slots.TryAcquire(1) {
+			free++
+		}
+		deliveries, err := w.source.Fetch(ctx, free)
+		if err != nil {
+			slots.Release(int64(free))
+			w.gate.pause(ctx, err)
+			continue
+		}
+		for d := range deliveries {
+			free--
+			running.Go(func() {
+				defer slots.Release(1)
+				w.handle(jobCtx, d)
+			})
+		}
+		slots.Release(int64(free))
+	}
+}
+
+var (
+	errDrained   = errors.New("the worker is shutting down")
+	errLeaseLost = errors.New("the job may be somebody else's by now")
+)
+
+// handle has one job reconciled while it is surely ours, and tells the source how it went.
+func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
+	ctx, release := w.lease(ctx, d)
+	start := time.Now()
+	err := w.reconciler.Reconcile(ctx, d.ID, d.Attempt)
+	cause := context.Cause(ctx)
+	release()
+	w.settle(d, err, cause)
+	w.log.Debug("job looked at", slog.String("sandbox_id", d.ID), slog.Int("attempt", d.Attempt),
+		slog.Duration("duration", time.Since(start)), slog.Any("error", err))
+}
+
+// settle is the one place where the end of an attempt becomes an answer to NATS. An answer that is lost makes the job
+// come again, which is harmless.
+func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
+	var retry *sandbox.Retry
+	var failure *sandbox.Failure
+	switch {
+	case err == nil:
+		_ = d.Ack()
+	case errors.Is(cause, errLeaseLost):
+		w.log.Warn("job given up, it may be somebody else's by now", slog.String("sandbox_id", d.ID))
+	case errors.Is(cause, errDrained):
+		_ = d.Nak(0)
+	case errors.As(err, &failure):
+		w.log.Error("job cannot be read and is dropped", slog.String("sandbox_id", d.ID), slog.Any("error", err))
+		_ = d.Term(string(failure.Reason))
+	case errors.As(err, &retry):
+		if retry.Reason == sandbox.ReasonUnavailable {
+			w.gate.shut(err)
+		}
+		_ = d.Nak(max(retry.After, delay(d.Attempt, w.cfg.RetryMax)))
+	default: // NATS
+		_ = d.Nak(delay(d.Attempt, w.cfg.RetryMax))
+	}
+}
+
+// lease returns a context that ends before NATS may hand the job to somebody else. Heartbeats push that end away, but only
+// those that NATS has confirmed, so that a worker that was frozen or cut off does not write when it comes back.
+func (w *Worker) lease(ctx context.Context, d *jobs.Delivery) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	end := time.AfterFunc(time.Until(d.Until), func() { cancel(errLeaseLost) })
+	var beat *time.Timer
+	var mu sync.Mutex // beat is set while it may fire
+	mu.Lock()
+	defer mu.Unlock()
+	beat = time.AfterFunc(w.heartbeat, func() {
+		until, err := d.Extend(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			end.Reset(time.Until(until))
+		}
+		beat.Reset(w.heartbeat)
+	})
+	return ctx, func() {
+		cancel(nil)
+		mu.Lock()
+		defer mu.Unlock()
+		beat.Stop()
+		end.Stop()
+	}
+}
