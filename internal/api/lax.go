@@ -72,10 +72,8 @@ func jsonFault(body []byte) (int, string) {
 	}
 	reason := syntax.Error()
 	// A wrong last byte and an end that comes too soon are reported at the same offset. They differ once a byte follows.
-	if errors.As(json.Unmarshal(slices.Concat(body, []byte{0}), new(json.RawMessage)), &syntax) {
-		return int(syntax.Offset) - 1, reason
-	}
-	return len(body), reason
+	errors.As(json.Unmarshal(slices.Concat(body, []byte{0}), new(json.RawMessage)), &syntax)
+	return int(syntax.Offset) - 1, reason
 }
 
 // invalidUTF8 returns the offset of the first byte that is not UTF-8, or -1. encoding/json would replace it silently.

@@ -91,8 +91,7 @@ func (s testServer) raw(t *testing.T, request string) testResponse {
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	_, err = io.WriteString(conn, request)
-	require.NoError(t, err)
+	_, _ = io.WriteString(conn, request) // a server that has seen enough may close before the end
 	if half, ok := conn.(*net.TCPConn); ok && strings.Contains(request, "\r\nX-Half-Close: 1\r\n") {
 		require.NoError(t, half.CloseWrite())
 	}

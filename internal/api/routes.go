@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -42,13 +41,16 @@ func NewHandler(
 	e.GET("/api/sandboxes", h.list)
 	e.GET("/api/sandboxes/:id", h.get)
 	e.DELETE("/api/sandboxes/:id", h.delete)
+	// The empty id is as impossible as any other.
+	e.GET("/api/sandboxes/", h.get)
+	e.DELETE("/api/sandboxes/", h.delete)
 	e.GET("/api/sandboxes/:id/presence", h.presence)
 	e.GET("/api/sandboxes/:id/job", h.job)
 	return e
 }
 
 func (h *handler) create(c *gin.Context) {
-	body, err := io.ReadAll(c.Request.Body)
+	body, err := readBody(c)
 	if err != nil {
 		replyError(c, err)
 		return

@@ -21,7 +21,9 @@ func ConnectOptions(name string, log *slog.Logger) []nats.Option {
 		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			log.Warn("NATS connection lost", slog.Any("error", err))
+			if err != nil { // nil: it was closed by us
+				log.Warn("NATS connection lost", slog.Any("error", err))
+			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			log.Info("NATS connection is back", slog.String("server", nc.ConnectedUrlRedacted()))

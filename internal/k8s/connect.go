@@ -93,6 +93,7 @@ func (s surroundings) connect(ctx context.Context, c Connection, log *slog.Logge
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.WarningHandler = warnings{log}
+	cfg.Wrap(withoutHiddenRetries)
 	return cfg, nil
 }
 

@@ -147,7 +147,7 @@ func anySpec(t *rapid.T, s Settings) sandbox.Spec {
 			raw = base.Join("users", spec.UserID, "threads", spec.ThreadID, "skills_view", category).String()
 		} else if yes.Draw(t, "as text") {
 			// Not normalised, so that ".." leads somewhere.
-			raw = base.String() + rapid.SampledFrom([]string{"/x/../y", "/../y", `\..\y`, "y", "/u//v/"}).Draw(t, "text")
+			raw = base.String() + rapid.SampledFrom([]string{"/x/../y", "/x/..", "/../y", `\..\y`, "y", "/u//v/"}).Draw(t, "text")
 		}
 		spec.ExtraMounts = append(spec.ExtraMounts, sandbox.Mount{HostPath: raw, ContainerPath: place, ReadOnly: yes.Draw(t, "ro")})
 	}

@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -104,11 +105,14 @@ func TestAServerThatAsksToWaitIsAskedOnce(t *testing.T) {
 				_, _ = w.Write([]byte(body))
 			})).Pods("deer-flow")
 
-			_, getErr := pods.Get(t.Context(), "sandbox-a1", metav1.GetOptions{})
-			_, createErr := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{})
-			_, listErr := pods.List(t.Context(), metav1.ListOptions{})
-			_, watchErr := pods.Watch(t.Context(), metav1.ListOptions{})
-			deleteErr := pods.Delete(t.Context(), "sandbox-a1", metav1.DeleteOptions{})
+			// A client that waits would do so for longer than anybody can.
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, getErr := pods.Get(ctx, "sandbox-a1", metav1.GetOptions{})
+			_, createErr := pods.Create(ctx, &corev1.Pod{}, metav1.CreateOptions{})
+			_, listErr := pods.List(ctx, metav1.ListOptions{})
+			_, watchErr := pods.Watch(ctx, metav1.ListOptions{})
+			deleteErr := pods.Delete(ctx, "sandbox-a1", metav1.DeleteOptions{})
 			for _, err := range []error{getErr, createErr, listErr, watchErr, deleteErr} {
 				require.True(t, tt.is(err), "%v has the reason %q", err, apierrors.ReasonForError(err))
 				delay, delayed := apierrors.SuggestsClientDelay(err)

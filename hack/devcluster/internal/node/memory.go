@@ -16,6 +16,7 @@ import (
 type memory struct {
 	uid        types.UID
 	boundAt    time.Time
+	startedAt  time.Time
 	stoppingAt time.Time
 
 	fault   fault.Fault

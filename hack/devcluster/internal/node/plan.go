@@ -65,11 +65,14 @@ func (n *Node) plan(pod *corev1.Pod, known *memory, now time.Time) (*want, time.
 		}
 	}
 	started := hasStarted(misbehavingStatus(pod))
-	anchor := begin
+	anchor := later(begin, known.startedAt)
 	if hindersStart(f.Kind) {
 		anchor = known.boundAt
 	}
 	elapsed := now.Sub(later(anchor, known.faultAt)) - f.Delay
+	if !started && !hindersStart(f.Kind) && f.Delay > 0 {
+		elapsed = -f.Delay // it counts from when the Pod runs, and a busy machine may be late with that
+	}
 
 	switch {
 	case !shapesStatus(f.Kind) || (f.Duration > 0 && elapsed >= f.Duration):

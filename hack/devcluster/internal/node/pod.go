@@ -89,6 +89,9 @@ func (n *Node) recall(known *memory, pod *corev1.Pod, now time.Time) {
 	if known.boundAt.IsZero() && pod.Spec.NodeName != "" {
 		known.boundAt = now
 	}
+	if known.startedAt.IsZero() && hasStarted(misbehavingStatus(pod)) {
+		known.startedAt = now
+	}
 	if known.stoppingAt.IsZero() && pod.DeletionTimestamp != nil {
 		known.stoppingAt = now
 	}

@@ -1,0 +1,62 @@
+# Everything is built with one set of flags, so that the build cache holds between targets. Race detection needs cgo,
+# everything else does without.
+SHELL := /bin/bash -o pipefail
+export GOTOOLCHAIN := local
+GO := go
+NOCGO := CGO_ENABLED=0 $(GO)
+BUILD := $(NOCGO) build -buildvcs=false
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
+PROGRAMS := api worker standalone
+MODULES := . hack/devcluster
+
+.PHONY: help
+help: ## print this text
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## start everything on :8002 (your cluster if KUBECONFIG is set, else a development cluster); Ctrl-C stops it
+	@$(NOCGO) build -buildvcs=false -o bin/run ./hack/run
+	@exec bin/run
+
+.PHONY: build
+build: ## compile api, worker and standalone into bin/
+	@for p in $(PROGRAMS); do $(BUILD) $(STAMP) -o bin/$$p ./cmd/$$p || exit 1; done
+
+.PHONY: test
+test: ## run every test with the race detector, against a real kube-apiserver and NATS; says how long each part took
+	@hack/test.sh
+
+.PHONY: smoke
+smoke: ## start everything on free ports and play a gateway's day over HTTP
+	@$(NOCGO) run -buildvcs=false ./hack/smoke
+
+.PHONY: fuzz
+fuzz: ## fuzz the request decoder for FUZZ_SECONDS (60)
+	@$(GO) test ./internal/api -run '^$$' -fuzz FuzzDecodeCreate -fuzztime $(or $(FUZZ_SECONDS),60)s
+
+.PHONY: devcluster
+devcluster: ## start only the development cluster: kube-apiserver, etcd, simulated node
+	@cd hack/devcluster && $(BUILD) -o ../../bin/devcluster .
+	@exec bin/devcluster start
+
+.PHONY: verify
+verify: bin/golangci-lint ## format, vet, lint, tidy, generated files; fails if that changes anything
+	@hack/verify.sh
+
+.PHONY: fmt
+fmt: bin/golangci-lint ## format the code
+	@for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/golangci-lint fmt ./...) || exit 1; done
+
+.PHONY: golden
+golden: ## rewrite the golden files from what the code renders now; read the difference before you commit it
+	@$(GO) test ./internal/config ./internal/cli ./internal/k8s -update
+
+bin/golangci-lint: hack/tools/go.mod
+	@echo "building golangci-lint"
+	@cd hack/tools && $(BUILD) -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: clean
+clean: ## remove what was built, but for the Kubernetes programs, which take long
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint)

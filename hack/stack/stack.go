@@ -1,0 +1,268 @@
+// Package stack starts the product for people and scripts: a cluster, the user's or a development cluster, and the
+// standalone program in front of it, all as child processes that end with us.
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options say what to start.
+type Options struct {
+	// Kubeconfig is the cluster to use. Empty starts the development cluster.
+	Kubeconfig string
+	// Addr is where the API listens.
+	Addr string
+	// Key is the API key; empty makes one up.
+	Key string
+	// Env is added to the environment of the standalone program.
+	Env []string
+	// Log gets what the programs log; Progress says in sentences what goes on.
+	Log, Progress io.Writer
+}
+
+// A Stack is running.
+type Stack struct {
+	// URL is the root of the API, Key opens it.
+	URL, Key string
+	// Kubeconfig opens the cluster behind it.
+	Kubeconfig string
+
+	dir      string
+	children []*child
+}
+
+// Start builds what is missing, starts everything, and returns when the API is ready. Building the development cluster for
+// the first time takes minutes; its progress is shown.
+func Start(ctx context.Context, o Options) (_ *Stack, err error) {
+	s := &Stack{Key: o.Key, Kubeconfig: o.Kubeconfig}
+	if s.Key == "" {
+		s.Key = rand.Text()
+	}
+	if s.dir, err = os.MkdirTemp("", "sandbox-provisioner-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	if err := build(ctx, o, ".", "standalone", "./cmd/standalone"); err != nil {
+		return nil, err
+	}
+	if s.Kubeconfig == "" {
+		if err := s.startCluster(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.startStandalone(ctx, o)
+}
+
+// build compiles one program into bin/. The flags are those of the Makefile, so that nothing is compiled twice.
+func build(ctx context.Context, o Options, dir, name, pkg string) error {
+	out, err := filepath.Abs(filepath.Join("bin", name))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Progress, "building %s\n", name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", out, pkg)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = o.Progress, o.Progress
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Stack) startCluster(ctx context.Context, o Options) error {
+	if err := build(ctx, o, "hack/devcluster", "devcluster", "."); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.Progress, "starting the development cluster: kube-apiserver, etcd and a simulated node")
+	s.Kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	state := filepath.Join(s.dir, "devcluster.json")
+	cluster, err := s.spawn(o.Progress, nil, "bin/devcluster", "start", "--die-with-parent",
+		"--kubeconfig", s.Kubeconfig, "--state", state)
+	if err != nil {
+		return err
+	}
+	// The first start may compile for a quarter of an hour, with visible progress: only its end is an error.
+	return cluster.until(ctx, func() bool {
+		_, err := os.Stat(state)
+		return err == nil
+	})
+}
+
+func (s *Stack) startStandalone(ctx context.Context, o Options) error {
+	metrics, err := FreeAddr()
+	if err != nil {
+		return err
+	}
+	env := append([]string{
+		"LISTEN_ADDR=" + o.Addr, "METRICS_ADDR=" + metrics, "PROVISIONER_API_KEY=" + s.Key, "LOG_FORMAT=text",
+		"KUBECONFIG_PATH=" + s.Kubeconfig, "DATA_DIR=" + filepath.Join(s.dir, "jobs"), "NODE_HOST=127.0.0.1",
+	}, o.Env...)
+	fmt.Fprintln(o.Progress, "starting standalone")
+	standalone, err := s.spawn(o.Log, env, "bin/standalone")
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return err
+	}
+	s.URL = "http://127.0.0.1:" + port
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return standalone.until(ctx, func() bool { return answers(ctx, s.URL+"/readyz") })
+}
+
+func answers(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
+// Wait returns when ctx ends, or with an error when a program ends by itself.
+func (s *Stack) Wait(ctx context.Context) error {
+	ended := make(chan error, len(s.children))
+	for _, c := range s.children {
+		go func() {
+			<-c.done
+			ended <- c.failure()
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		if ctx.Err() != nil {
+			return nil // Ctrl-C reaches the children too
+		}
+		return err
+	}
+}
+
+// Stop ends everything, last started first, and removes what was left on disk.
+func (s *Stack) Stop() {
+	for i := len(s.children) - 1; i >= 0; i-- {
+		s.children[i].stop()
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+// A child is a process that ends with us.
+type child struct {
+	name string
+	cmd  *exec.Cmd
+	tail tail
+	done chan struct{}
+	err  error
+}
+
+func (s *Stack) spawn(log io.Writer, env []string, name string, args ...string) (*child, error) {
+	c := &child{name: filepath.Base(name), cmd: exec.Command(name, args...), done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), env...)
+	c.cmd.Stdout = io.MultiWriter(log, &c.tail)
+	c.cmd.Stderr = c.cmd.Stdout
+	// In a group of its own, so that Ctrl-C reaches it through us, in order; and gone when we are killed.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	started := make(chan error, 1)
+	go func() {
+		// Pdeathsig is about the thread that starts the child: it must live as long as we do.
+		runtime.LockOSThread()
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			c.err = c.cmd.Wait()
+			close(c.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	s.children = append(s.children, c)
+	return c, nil
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const tailSize = 4 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	t.b = t.b[max(0, len(t.b)-tailSize):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
+
+// until polls for ready, and gives up when the child or ctx ends.
+func (c *child) until(ctx context.Context, ready func() bool) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ready() {
+		select {
+		case <-c.done:
+			return c.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w\n%s", c.name, ctx.Err(), c.tail.String())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (c *child) failure() error {
+	return errors.Join(fmt.Errorf("%s ended unexpectedly:\n%s", c.name, c.tail.String()), c.err)
+}
+
+// stop asks the child to end, and insists after a while.
+func (c *child) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.done:
+	case <-time.After(20 * time.Second):
+		_ = c.cmd.Process.Kill()
+		<-c.done
+	}
+}
+
+// FreeAddr is an address on the loopback interface that nobody listened on a moment ago.
+func FreeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

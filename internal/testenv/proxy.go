@@ -1,0 +1,315 @@
+package testenv
+
+import (
+	"context"
+	"bytes"
+	"encoding/json"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// A FaultProxy stands between a client and the API server, and does what the latter cannot be made to do. It speaks plain
+// HTTP and lends everybody the credentials of the admin.
+type FaultProxy struct {
+	URL string
+	// Kubeconfig is the path of a file that leads here.
+	Kubeconfig string
+
+	t       testing.TB
+	addr    string
+	forward http.Handler
+
+	mu     sync.Mutex
+	server *http.Server
+	served chan struct{}
+	rules  []*Rule
+	counts map[string]int
+}
+
+// Proxy starts a proxy that ends with the test.
+func Proxy(t testing.TB, target *Kubernetes) *FaultProxy {
+	t.Helper()
+	cfg := rest.CopyConfig(target.Config)
+	// Two proxies that share a connection would share its limit of streams.
+	cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	transport, err := rest.TransportFor(cfg)
+	require.NoError(t, err)
+	host, err := url.Parse(cfg.Host)
+	require.NoError(t, err)
+
+	p := &FaultProxy{t: t, addr: freeAddr(t), counts: map[string]int{}}
+	p.URL = "http://" + p.addr
+	p.forward = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(host) },
+		Transport:     transport,
+		FlushInterval: -1, // a watch must not wait for a full buffer
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"proxy": {Server: p.URL}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"nobody": {}},
+		Contexts:       map[string]*clientcmdapi.Context{"proxy": {Cluster: "proxy", AuthInfo: "nobody"}},
+		CurrentContext: "proxy",
+	}, p.Kubeconfig))
+	p.Heal()
+	t.Cleanup(func() {
+		p.Cut()
+		closeIdle(cfg)
+	})
+	return p
+}
+
+// Cut closes all connections and refuses new ones.
+func (p *FaultProxy) Cut() {
+	p.mu.Lock()
+	server := p.server
+	p.server = nil
+	p.mu.Unlock()
+	if server != nil {
+		_ = server.Close()
+		<-p.served
+	}
+}
+
+// Heal takes connections again, and forgets all rules.
+func (p *FaultProxy) Heal() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.rules {
+		r.release()
+	}
+	p.rules = nil
+	if p.server != nil {
+		return
+	}
+	listener, err := net.Listen("tcp", p.addr)
+	require.NoError(p.t, err)
+	server, served := &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0)}, make(chan struct{})
+	p.server, p.served = server, served
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener)
+	}()
+}
+
+// On lets action happen to the requests that match, in place of forwarding them, until the Rule is removed. Of several rules
+// that match, the last one made holds.
+func (p *FaultProxy) On(m Match, action Action) *Rule {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := &Rule{proxy: p, match: m, action: action, left: -1, removed: make(chan struct{})}
+	p.rules = append(p.rules, r)
+	return r
+}
+
+// Counts is how many requests there were since ResetCounts, by verb and resource: "create pods".
+func (p *FaultProxy) Counts() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.counts)
+}
+
+// ResetCounts starts counting anew.
+func (p *FaultProxy) ResetCounts() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.counts)
+}
+
+// ServeHTTP implements http.Handler.
+func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A body that has been read lets the server notice when the client goes away.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if rule := p.ruleFor(describe(r, body)); rule != nil {
+		rule.action(w, r, rule.removed, p.forward)
+		return
+	}
+	p.forward.ServeHTTP(w, r)
+}
+
+// ruleFor counts the request and returns the rule that holds for it, if any.
+func (p *FaultProxy) ruleFor(request Match) *Rule {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts[request.Verb+" "+request.Resource]++
+	for _, r := range slices.Backward(p.rules) {
+		if r.left != 0 && r.match.fits(request) {
+			r.left--
+			r.hits++
+			return r
+		}
+	}
+	return nil
+}
+
+// A Match describes requests; an empty field fits all.
+type Match struct {
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection.
+	Verb string
+	// Resource is in the plural, with a subresource after a slash: "pods", "pods/status".
+	Resource string
+	Name     string
+}
+
+func (m Match) fits(request Match) bool {
+	return (m.Verb == "" || m.Verb == request.Verb) &&
+		(m.Resource == "" || m.Resource == request.Resource) &&
+		(m.Name == "" || m.Name == request.Name)
+}
+
+// describe says what a request to the core API is about.
+func describe(r *http.Request, body []byte) Match {
+	var m Match
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	path = path[min(2, len(path)):] // api/v1
+	if len(path) > 2 && path[0] == "namespaces" {
+		path = path[2:]
+	}
+	if len(path) > 0 {
+		m.Resource = path[0]
+	}
+	if len(path) > 1 {
+		m.Name = path[1]
+	}
+	if len(path) > 2 {
+		m.Resource += "/" + path[2]
+	}
+	switch r.Method {
+	case http.MethodPost:
+		m.Verb = "create"
+		if obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil && m.Name == "" {
+			if object, err := meta.Accessor(obj); err == nil {
+				m.Name = object.GetName()
+			}
+		}
+	case http.MethodDelete:
+		m.Verb = "delete"
+		if m.Name == "" {
+			m.Verb = "deletecollection"
+		}
+	case http.MethodPut:
+		m.Verb = "update"
+	case http.MethodPatch:
+		m.Verb = "patch"
+	default:
+		m.Verb = "get"
+		if watch, _ := strconv.ParseBool(r.URL.Query().Get("watch")); watch {
+			m.Verb = "watch"
+		} else if m.Name == "" {
+			m.Verb = "list"
+		}
+	}
+	return m
+}
+
+// A Rule is one fault of a proxy.
+type Rule struct {
+	proxy   *FaultProxy
+	match   Match
+	action  Action
+	left    int // below 0: no limit
+	hits    int
+	removed chan struct{}
+	once    sync.Once
+}
+
+// Times limits the rule to the next n requests. It returns the rule.
+func (r *Rule) Times(n int) *Rule {
+	r.proxy.mu.Lock()
+	defer r.proxy.mu.Unlock()
+	r.left = n
+	return r
+}
+
+// Hits is how many requests it has met.
+func (r *Rule) Hits() int {
+	r.proxy.mu.Lock()
+	defer r.proxy.mu.Unlock()
+	return r.hits
+}
+
+// Remove ends the rule, and lets go of the requests that it holds.
+func (r *Rule) Remove() {
+	r.proxy.mu.Lock()
+	defer r.proxy.mu.Unlock()
+	r.proxy.rules = slices.DeleteFunc(r.proxy.rules, func(other *Rule) bool { return other == r })
+	r.release()
+}
+
+func (r *Rule) release() { r.once.Do(func() { close(r.removed) }) }
+
+// An Action is what happens to a request. removed is closed when the rule ends.
+type Action func(w http.ResponseWriter, r *http.Request, removed <-chan struct{}, forward http.Handler)
+
+// Refuse answers in the way of Kubernetes.
+func Refuse(code int, reason metav1.StatusReason, message string) Action {
+	return func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}, _ http.Handler) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, //nolint:gosec // three digits
+		})
+	}
+}
+
+// Hang never answers. The connection breaks when the rule ends.
+func Hang(_ http.ResponseWriter, r *http.Request, removed <-chan struct{}, _ http.Handler) {
+	select {
+	case <-r.Context().Done():
+	case <-removed:
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// Hold forwards the request when the rule ends, whether or not the client is still there: a frozen one has no say in what it
+// has sent.
+func Hold(w http.ResponseWriter, r *http.Request, removed <-chan struct{}, forward http.Handler) {
+	<-removed
+	forward.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+}
+
+// Drop breaks the connection before Kubernetes sees the request.
+func Drop(http.ResponseWriter, *http.Request, <-chan struct{}, http.Handler) {
+	panic(http.ErrAbortHandler)
+}
+
+// LoseResponse breaks the connection after Kubernetes has carried the request out.
+func LoseResponse(_ http.ResponseWriter, r *http.Request, _ <-chan struct{}, forward http.Handler) {
+	forward.ServeHTTP(lost{http.Header{}}, r.WithContext(context.WithoutCancel(r.Context())))
+	panic(http.ErrAbortHandler)
+}
+
+// lost is a ResponseWriter that nobody reads.
+type lost struct{ header http.Header }
+
+func (l lost) Header() http.Header         { return l.header }
+func (l lost) Write(p []byte) (int, error) { return len(p), nil }
+func (l lost) WriteHeader(int)             {}
+

@@ -1,0 +1,53 @@
+// Package testenv gives tests the real surroundings: a Kubernetes API server with a simulated node, NATS, and the programs
+// of this module, in this process or in their own. In front of the API server it can put a proxy with faults, for what a real
+// one cannot be made to do. Whatever a test starts ends with it.
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// Main runs the tests of a package and ends what they share. It is the TestMain of every package that uses testenv.
+func Main(m *testing.M) {
+	before := goleak.IgnoreCurrent()
+	code := m.Run()
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		if err := goleak.Find(before); err != nil {
+			fmt.Fprintln(os.Stderr, "testenv: goroutines are left:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// pollInterval is how often a condition is looked at.
+const pollInterval = 20 * time.Millisecond
+
+// Until waits until condition returns nil, and fails the test with its last error when that takes longer than within.
+func Until(t testing.TB, within time.Duration, condition func() error) {
+	t.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("not within %s: %v", within, err)
+		case <-tick.C:
+		}
+	}
+}
