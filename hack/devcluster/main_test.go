@@ -156,12 +156,6 @@ func eventually(t *testing.T, wanted string, condition func() (ok bool, seen any
 
 func TestAStartedClusterIsPublishedAndWorksAndLeavesNothingBehind(t *testing.T) {
 	c := start(t, t.TempDir(), nil)
-	t.Run("one line on stdout says where everything is", func(t *testing.T) {
-		line := regexp.MustCompile(`^devcluster: ready in \d+\.\ds kubeconfig=\S+ control=http://127\.0\.0\.1:\d+\n$`)
-		if got := c.stdout.String(); !line.MatchString(got) {
-			t.Errorf("wanted %s, got %q", line, got)
-		}
-	})
 	t.Run("the kubeconfig is for its owner only", func(t *testing.T) {
 		info, err := os.Stat(c.state.Kubeconfig)
 		if err != nil || info.Mode().Perm() != 0o600 {
@@ -219,6 +213,12 @@ func TestAStartedClusterIsPublishedAndWorksAndLeavesNothingBehind(t *testing.T) 
 	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("wanted exit code 0, got %d:\n%s", code, &c.stderr)
 	}
+	t.Run("one line on stdout says where everything is", func(t *testing.T) {
+		line := regexp.MustCompile(`^devcluster: ready in \d+\.\ds kubeconfig=\S+ control=http://127\.0\.0\.1:\d+\n$`)
+		if got := c.stdout.String(); !line.MatchString(got) {
+			t.Errorf("wanted %s, got %q", line, got)
+		}
+	})
 	c.wantNothingLeft(t)
 }
 

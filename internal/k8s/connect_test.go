@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,7 +184,7 @@ func TestAKubeconfigThatCannotBeUsedIsOneClearLine(t *testing.T) {
 func TestTheServerIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "Bearer secret-token", r.Header.Get("Authorization"), "the credentials are kept")
+		assert.Equal(t, "Bearer secret-token", r.Header.Get("Authorization"), "the credentials are kept")
 		answer(t, w, http.StatusOK, &corev1.Pod{})
 	}))
 	t.Cleanup(server.Close)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,12 +32,12 @@ func TestEnsureNamespace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var created *corev1.Namespace
+			var sent []byte
 			core := newTestCore(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				code := tt.read
 				if r.Method == http.MethodPost {
 					code = tt.create
-					created = decodeNamespace(t, r)
+					sent, _ = io.ReadAll(r.Body)
 				}
 				answer(t, w, code, &corev1.Namespace{})
 			}))
@@ -48,8 +49,12 @@ func TestEnsureNamespace(t *testing.T) {
 				require.ErrorContains(t, err, want)
 				require.NotContains(t, err.Error(), "\n")
 			}
-			require.Equal(t, tt.creates, created != nil)
-			if created != nil {
+			require.Equal(t, tt.creates, sent != nil)
+			if sent != nil {
+				obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil)
+				require.NoError(t, err)
+				created, ok := obj.(*corev1.Namespace)
+				require.True(t, ok, "%T", obj)
 				require.Equal(t, "deer-flow", created.Name)
 				require.Equal(t, map[string]string{
 					"app.kubernetes.io/name": "deer-flow", "app.kubernetes.io/component": "sandbox",
@@ -73,14 +78,5 @@ func answer(t *testing.T, w http.ResponseWriter, code int, obj any) {
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
-	require.NoError(t, json.NewEncoder(w).Encode(obj))
-}
-
-func decodeNamespace(t *testing.T, r *http.Request) *corev1.Namespace {
-	body, err := io.ReadAll(r.Body)
-
-	require.NoError(t, err)
-	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	require.NoError(t, err)
-	return obj.(*corev1.Namespace)
+	assert.NoError(t, json.NewEncoder(w).Encode(obj))
 }

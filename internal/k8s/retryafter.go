@@ -36,9 +36,8 @@ func (t singleTry) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {
 		return resp, err
 	}
-	// Like client-go: a date, which the header may hold too, is not looked at.
-	seconds, err := strconv.Atoi(resp.Header.Get(retryAfter))
-	if err != nil {
+	seconds, ok := delay(resp.Header)
+	if !ok {
 		return resp, nil
 	}
 	// A body that cannot be read to its end still is what the server had to say.
@@ -55,6 +54,12 @@ func (t singleTry) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.TransferEncoding = nil
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// delay is what client-go would wait for. A date, which the header may hold too, it does not look at.
+func delay(header http.Header) (seconds int, ok bool) {
+	seconds, err := strconv.Atoi(header.Get(retryAfter))
+	return seconds, err == nil
 }
 
 // delayed is the Status in body, or one made of the status code when body is none, as with Priority and Fairness, which

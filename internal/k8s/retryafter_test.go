@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,12 +128,13 @@ func TestAServerThatAsksToWaitIsAskedOnce(t *testing.T) {
 
 func TestAnAnswerThatIsNoErrorIsLeftAlone(t *testing.T) {
 	t.Parallel()
+	body := encode(t, runtime.ContentTypeProtobuf, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "sandbox-a1"}})
 	pods := newTestCore(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, "application/vnd.kubernetes.protobuf,application/json", r.Header.Get("Accept"))
-		require.True(t, strings.HasPrefix(r.Header.Get("User-Agent"), "sandbox-provisioner/"), r.Header.Get("User-Agent"))
+		assert.Equal(t, "application/vnd.kubernetes.protobuf,application/json", r.Header.Get("Accept"))
+		assert.True(t, strings.HasPrefix(r.Header.Get("User-Agent"), "sandbox-provisioner/"), r.Header.Get("User-Agent"))
 		w.Header().Set("Retry-After", "7")
 		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-		_, _ = w.Write([]byte(encode(t, runtime.ContentTypeProtobuf, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "sandbox-a1"}})))
+		_, _ = w.Write([]byte(body))
 	})).Pods("deer-flow")
 	pod, err := pods.Get(t.Context(), "sandbox-a1", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -141,10 +143,11 @@ func TestAnAnswerThatIsNoErrorIsLeftAlone(t *testing.T) {
 
 func TestObjectsAreSentAsProtobuf(t *testing.T) {
 	t.Parallel()
+	body := encode(t, runtime.ContentTypeJSON, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "sandbox-a1"}})
 	pods := newTestCore(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		require.Equal(t, runtime.ContentTypeProtobuf, r.Header.Get("Content-Type"))
+		assert.Equal(t, runtime.ContentTypeProtobuf, r.Header.Get("Content-Type"))
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		_, _ = w.Write([]byte(encode(t, runtime.ContentTypeJSON, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "sandbox-a1"}})))
+		_, _ = w.Write([]byte(body))
 	})).Pods("deer-flow")
 	pod, err := pods.Create(t.Context(), stock().Pod("a1", ask(), goldenGeneration), metav1.CreateOptions{})
 	require.NoError(t, err)

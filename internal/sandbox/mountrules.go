@@ -56,7 +56,8 @@ func (e *MountError) Error() string { return e.Detail }
 // takes mounts away from the sandbox too, but for the broker's sake: those are checked like any other, and sorted out when
 // the Pod is built.
 func (r MountRules) Check(spec Spec) ([]Mount, error) {
-	patternA := r.LarkInit && spec.LarkRuntime && !(r.LarkBroker && spec.LarkBroker)
+	patternB := r.LarkBroker && spec.LarkBroker
+	patternA := r.LarkInit && spec.LarkRuntime && !patternB
 	superseded := func(m Mount) bool { return patternA && path.Clean(m.ContainerPath) == LarkRuntimePath }
 
 	left := len(spec.ExtraMounts)

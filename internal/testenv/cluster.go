@@ -164,7 +164,9 @@ func (d *devcluster) stop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cluster != nil {
-		closeIdle(d.cluster.Config)
+		if transport, err := rest.TransportFor(d.cluster.Config); err == nil { // the same one: client-go keeps them
+			closeIdle(transport)
+		}
 	}
 	controlClient.CloseIdleConnections()
 	if d.process == nil || d.exited == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ type Program interface {
 	// Client talks to the REST API of an api.
 	Client() Client
 
+	// end stops it without asking whether it ends well.
+	end()
 	metrics() string // URL
 }
 
@@ -114,13 +117,24 @@ func deploy[P Program](t testing.TB, opts []Option, newProgram func(kind kind, n
 	for i := range p.workers {
 		d.Workers = append(d.Workers, newProgram(kindWorker, fmt.Sprintf("worker %d", i), environment(p.workerEnv[i])))
 	}
-	for _, program := range append(d.APIs[:len(d.APIs):len(d.APIs)], d.Workers...) {
+	all := append(d.APIs[:len(d.APIs):len(d.APIs)], d.Workers...)
+	t.Cleanup(func() { together(all, P.end) })
+	for _, program := range all {
 		program.Start()
 	}
-	for _, program := range append(d.APIs[:len(d.APIs):len(d.APIs)], d.Workers...) {
+	for _, program := range all {
 		Until(t, startTimeout, func() error { return answers(program.metrics() + "/readyz") })
 	}
 	return d
+}
+
+// together does something to all programs at once, and returns when it is done.
+func together[P Program](programs []P, do func(P)) {
+	var doing sync.WaitGroup
+	for _, program := range programs {
+		doing.Go(func() { do(program) })
+	}
+	doing.Wait()
 }
 
 // answers asks a probe.
@@ -148,16 +162,7 @@ func (d *Deployment[P]) Client() Client { return d.APIs[0].Client() }
 // StopWorkers stops all workers, so that jobs pile up.
 func (d *Deployment[P]) StopWorkers() {
 	d.t.Helper()
-	done := make(chan struct{})
-	for _, w := range d.Workers {
-		go func() {
-			w.Stop()
-			done <- struct{}{}
-		}()
-	}
-	for range d.Workers {
-		<-done
-	}
+	together(d.Workers, P.Stop)
 }
 
 // StartWorkers starts all workers.

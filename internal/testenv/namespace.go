@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 )
 
 // cleanupTimeout bounds the removal of a namespace, which is done as well as it goes.
@@ -40,7 +39,7 @@ func (c *Kubernetes) Namespace(t testing.TB) string {
 // empty removes what would cost the simulated node something: Services, whose ports are few, and Pods.
 func (c *Kubernetes) empty(ctx context.Context, namespace string) {
 	c.clearFaults(ctx, namespace)
-	_ = c.Core.Services(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	_ = c.Core.RESTClient().Delete().Namespace(namespace).Resource("services").Do(ctx).Error() // has no typed form
 	_ = c.Core.ResourceQuotas(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	pods, err := c.Core.Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -64,19 +63,17 @@ func found[Object any](t testing.TB, obj *Object, err error) *Object {
 	return obj
 }
 
-// closeIdle closes the connections that client-go keeps for cfg.
-func closeIdle(cfg *rest.Config) {
-	if transport, err := rest.TransportFor(cfg); err == nil {
-		for {
-			if closer, ok := transport.(interface{ CloseIdleConnections() }); ok {
-				closer.CloseIdleConnections()
-				return
-			}
-			wrapper, ok := transport.(interface{ WrappedRoundTripper() http.RoundTripper })
-			if !ok {
-				return
-			}
-			transport = wrapper.WrappedRoundTripper()
+// closeIdle closes the connections that a transport of client-go keeps, through all its wrappings.
+func closeIdle(transport http.RoundTripper) {
+	for {
+		if closer, ok := transport.(interface{ CloseIdleConnections() }); ok {
+			closer.CloseIdleConnections()
+			return
 		}
+		wrapper, ok := transport.(interface{ WrappedRoundTripper() http.RoundTripper })
+		if !ok {
+			return
+		}
+		transport = wrapper.WrappedRoundTripper()
 	}
 }

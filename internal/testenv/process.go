@@ -18,9 +18,7 @@ func Processes(t testing.TB, opts ...Option) *Deployment[*Process] {
 	dir, err := programs()
 	require.NoError(t, err, "build the programs")
 	return deploy(t, opts, func(kind kind, name string, env map[string]string) *Process {
-		p := &Process{t: t, kind: kind, path: filepath.Join(dir, string(kind)), env: env, log: newLogBook(t, name)}
-		t.Cleanup(p.Kill)
-		return p
+		return &Process{t: t, kind: kind, path: filepath.Join(dir, string(kind)), env: env, log: newLogBook(t, name)}
 	})
 }
 
@@ -115,5 +113,7 @@ func (p *Process) signal(s syscall.Signal) {
 
 // Client implements Program.
 func (p *Process) Client() Client { return Client{URL: "http://" + p.env["LISTEN_ADDR"], Key: Key} }
+
+func (p *Process) end() { p.Kill() }
 
 func (p *Process) metrics() string { return "http://" + p.env["METRICS_ADDR"] }

@@ -1,8 +1,8 @@
 package testenv
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"log"
@@ -49,7 +49,7 @@ type FaultProxy struct {
 func Proxy(t testing.TB, target *Kubernetes) *FaultProxy {
 	t.Helper()
 	cfg := rest.CopyConfig(target.Config)
-	// Two proxies that share a connection would share its limit of streams.
+	// A transport of its own: client-go shares them between equal configurations, but not those with functions.
 	cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	transport, err := rest.TransportFor(cfg)
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func Proxy(t testing.TB, target *Kubernetes) *FaultProxy {
 	p.Heal()
 	t.Cleanup(func() {
 		p.Cut()
-		closeIdle(cfg)
+		closeIdle(transport)
 	})
 	return p
 }
@@ -312,4 +312,3 @@ type lost struct{ header http.Header }
 func (l lost) Header() http.Header         { return l.header }
 func (l lost) Write(p []byte) (int, error) { return len(p), nil }
 func (l lost) WriteHeader(int)             {}
-

@@ -29,9 +29,7 @@ const (
 func Stack(t testing.TB, opts ...Option) *Deployment[*Instance] {
 	t.Helper()
 	return deploy(t, opts, func(kind kind, name string, env map[string]string) *Instance {
-		i := &Instance{t: t, kind: kind, env: env, log: newLogBook(t, name)}
-		t.Cleanup(i.Stop)
-		return i
+		return &Instance{t: t, kind: kind, env: env, log: newLogBook(t, name)}
 	})
 }
 
@@ -105,6 +103,8 @@ func (i *Instance) Stop() {
 
 // Client implements Program.
 func (i *Instance) Client() Client { return Client{URL: "http://" + i.env["LISTEN_ADDR"], Key: Key} }
+
+func (i *Instance) end() { i.Stop() }
 
 func (i *Instance) metrics() string { return "http://" + i.env["METRICS_ADDR"] }
 
