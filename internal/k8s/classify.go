@@ -30,6 +30,8 @@ func classify(kind string, err error) error {
 	passing := func(reason sandbox.Reason, after time.Duration) error {
 		return &sandbox.Retry{Reason: reason, Object: kind, After: after, Err: err}
 	}
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	suggested := time.Duration(seconds) * time.Second
 	switch code := status.Status().Code; {
 	case code == http.StatusForbidden && strings.Contains(err.Error(), "exceeded quota"):
 		return final(sandbox.ReasonQuota)
@@ -38,13 +40,12 @@ func classify(kind string, err error) error {
 	case code == http.StatusConflict:
 		return passing(sandbox.ReasonConflict, 0)
 	case code == http.StatusTooManyRequests:
-		seconds, _ := apierrors.SuggestsClientDelay(err)
-		return passing(sandbox.ReasonThrottled, time.Duration(seconds)*time.Second)
+		return passing(sandbox.ReasonThrottled, suggested)
 	case code == http.StatusUnauthorized, code == http.StatusNotFound, code == http.StatusRequestTimeout:
 		// Credentials that are being rotated, a namespace that is being made: both pass, or end at the deadline.
 		return passing(sandbox.ReasonNotReady, 0)
 	case code >= http.StatusInternalServerError:
-		return passing(sandbox.ReasonServer, 0)
+		return passing(sandbox.ReasonServer, suggested)
 	default:
 		return final(sandbox.ReasonRefused)
 	}

@@ -96,3 +96,13 @@ func (s *NATSServer) WaitUntilQuiet(within time.Duration) {
 		return nil
 	})
 }
+
+// Steal takes the next job away from the workers and leaves it alone, as one that dies would. It comes again after ACK_WAIT.
+func (s *NATSServer) Steal() {
+	s.t.Helper()
+	_, js := s.Connect()
+	consumer, err := js.Consumer(s.t.Context(), jobStream, clusterName)
+	require.NoError(s.t, err)
+	_, err = consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	require.NoError(s.t, err)
+}
