@@ -35,6 +35,7 @@ func NewHandler(
 ) http.Handler {
 	h := &handler{provisioner: provisioner, cluster: cluster, settings: settings, cfg: cfg, checks: checks}
 	e := newEngine(cfg, log)
+	registerDocs(e)
 	e.GET("/readyz", h.ready)
 	e.GET("/api/capabilities", h.capabilities)
 	e.POST("/api/sandboxes", h.create)

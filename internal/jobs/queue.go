@@ -101,25 +101,33 @@ func (q *Queue) Look(ctx context.Context, id string) (View, error) {
 func (q *Queue) look(ctx context.Context, s *streams, id string) (View, error) {
 	v := View{ID: id, Stream: s.identity}
 	var intent, outcome *jetstream.RawStreamMsg
-	both, ctx := errgroup.WithContext(ctx)
+	both, readCtx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
-		intent, err = last(ctx, s.intents, q.subject(intentRoot, id))
+		intent, err = last(readCtx, s.intents, q.subject(intentRoot, id))
 		return err
 	})
 	both.Go(func() (err error) {
-		outcome, err = last(ctx, s.outcomes, q.subject(outcomeRoot, id))
+		outcome, err = last(readCtx, s.outcomes, q.subject(outcomeRoot, id))
 		return err
 	})
-	if err := both.Wait(); err != nil {
+	err := both.Wait()
+	if err != nil {
 		return View{}, err
+	}
+	if outcome != nil {
+		v.OutcomeSeq = outcome.Sequence
+		v.Outcome = q.decodeOutcome(outcome.Data, s.identity)
+	}
+	if v.Outcome != nil && (intent == nil || v.Outcome.Generation.Seq > intent.Sequence) {
+		// A newer intent, which the outcome is about, may have come between the two reads. A record about the older one must
+		// not take the place of that outcome.
+		if intent, err = last(ctx, s.intents, q.subject(intentRoot, id)); err != nil {
+			return View{}, err
+		}
 	}
 	if intent != nil {
 		v.Seq = intent.Sequence
 		v.Intent, v.Malformed = decodeIntent(intent.Data, id)
-	}
-	if outcome != nil {
-		v.outcomeSeq = outcome.Sequence
-		v.Outcome = q.decodeOutcome(outcome.Data, s.identity)
 	}
 	return v, nil
 }
@@ -171,15 +179,22 @@ func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
 }
 
 // Record stores o in place of the outcome of v, and returns the View with it. ErrConflict: somebody else recorded
-// something since v was read.
+// something since v was read, or the stream of v has been lost.
 func (q *Queue) Record(ctx context.Context, v View, o Outcome) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 	defer cancel()
-	seq, err := q.write(ctx, outcomeRoot, v.ID, o, v.outcomeSeq)
+	s, err := q.current(ctx)
+	if err != nil {
+		return View{}, unavailable(err)
+	}
+	if s.identity != v.Stream {
+		return View{}, ErrConflict
+	}
+	seq, err := q.write(ctx, outcomeRoot, v.ID, o, v.OutcomeSeq)
 	if err != nil {
 		return View{}, err
 	}
-	v.Outcome, v.outcomeSeq = &o, seq
+	v.Outcome, v.OutcomeSeq = &o, seq
 	return v, nil
 }
 

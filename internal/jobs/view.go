@@ -20,8 +20,8 @@ type View struct {
 	Malformed error
 	// Outcome is the record of what became of this or an earlier intent; nil when there is none.
 	Outcome *Outcome
-
-	outcomeSeq uint64
+	// OutcomeSeq is the position of the last outcome in its own stream, whoever it is about; 0 when there is none.
+	OutcomeSeq uint64
 }
 
 // Generation is that of the last intent.

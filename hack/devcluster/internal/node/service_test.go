@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sandbox-provisioner/hack/devcluster/internal/control"
@@ -93,16 +94,22 @@ func TestATakenNodePortIsAWarningAndNothingElseSuffers(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t)
 	service := sandboxService(ns, "a", corev1.ServiceTypeNodePort)
-	for port := int32(32767); ; port-- {
+	createPod(t, sandboxPod(ns, "a"))
+	for port := int32(32767); ; port-- { // the first that is free both here and in the cluster
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		if err != nil {
+			continue
+		}
+		defer func() { _ = listener.Close() }()
+		service.Spec.Ports[0].NodePort = port
+		_, err = client.CoreV1().Services(ns).Create(t.Context(), service, metav1.CreateOptions{})
 		if err == nil {
-			defer func() { _ = listener.Close() }()
-			service.Spec.Ports[0].NodePort = port
 			break
 		}
+		if !apierrors.IsInvalid(err) {
+			t.Fatalf("create a service with a taken node port: %v", err)
+		}
 	}
-	createPod(t, sandboxPod(ns, "a"))
-	createService(t, service)
 	eventually(t, "a warning about the port", func() (bool, any) {
 		return logs.contains("level=WARN", "node port is taken", service.Namespace+"/"+service.Name), nil
 	})

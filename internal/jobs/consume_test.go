@@ -1,0 +1,227 @@
+package jobs
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// receive fetches until one delivery has come, and returns it.
+func receive(t *testing.T, c *Consumer, n int) *Delivery {
+	t.Helper()
+	over := time.Now().Add(soon)
+	for time.Now().Before(over) {
+		deliveries, err := c.Fetch(t.Context(), n)
+		if err != nil {
+			require.ErrorIs(t, err, ErrUnavailable)
+			continue
+		}
+		var first *Delivery
+		for d := range deliveries {
+			if first == nil {
+				first = d
+			}
+		}
+		if first != nil {
+			return first
+		}
+	}
+	require.FailNow(t, "no delivery came")
+	return nil
+}
+
+// requireNothing fetches once, for two seconds, in vain.
+func requireNothing(t *testing.T, c *Consumer) {
+	t.Helper()
+	deliveries, err := c.Fetch(t.Context(), 1)
+	require.NoError(t, err)
+	for d := range deliveries {
+		require.Failf(t, "nothing was to come", "%s, attempt %d", d.ID, d.Attempt)
+	}
+}
+
+func TestADeliveryNamesItsID(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	ask(t, q, "a1")
+	before := time.Now()
+	d := receive(t, q.Consumer(), 1)
+	require.Equal(t, "a1", d.ID)
+	require.Equal(t, 1, d.Attempt)
+	require.WithinRange(t, d.Until, before.Add(14*time.Second), time.Now().Add(14*time.Second),
+		"a second less than AckWait, counted from before the request")
+}
+
+func TestADeliveryComesWhileTheFetchIsOpen(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	look(t, q, "a1")
+	deliveries, err := q.Consumer().Fetch(t.Context(), 2)
+	require.NoError(t, err)
+	for _, id := range []string{"a1", "b2"} {
+		ask(t, q, id)
+		d := <-deliveries
+		require.NotNil(t, d, "the fetch ended too early")
+		require.Equal(t, id, d.ID)
+	}
+	require.Nil(t, <-deliveries, "it ends when it has what it asked for")
+}
+
+func TestAFetchEndsByItself(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	asked := time.Now()
+	requireNothing(t, q.Consumer())
+	require.Less(t, time.Since(asked), fetchWait+2*time.Second)
+}
+
+func TestAnAcknowledgedJobDoesNotComeAgain(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*Delivery) error{
+		"done":              (*Delivery).Ack,
+		"beyond repair":     func(d *Delivery) error { return d.Term("MalformedIntent") },
+		"handed back, once": func(d *Delivery) error { return d.Nak(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newBroker(t).queue(func(c *Config) { c.AckWait = time.Second })
+			ask(t, q, "a1")
+			c := q.Consumer()
+			require.NoError(t, end(receive(t, c, 1)))
+			requireNothing(t, c) // for longer than AckWait
+		})
+	}
+}
+
+func TestAJobThatIsHandedBackComesAgainAfterItsDelay(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	q := b.queue()
+	ask(t, q, "a1")
+	mine, other := q.Consumer(), b.queue().Consumer()
+
+	require.NoError(t, receive(t, mine, 1).Nak(0))
+	again := receive(t, other, 1)
+	require.Equal(t, 2, again.Attempt, "another worker gets it at once")
+
+	handedBack := time.Now()
+	require.NoError(t, again.Nak(700*time.Millisecond))
+	third := receive(t, mine, 1)
+	require.Equal(t, 3, third.Attempt)
+	require.GreaterOrEqual(t, time.Since(handedBack), 700*time.Millisecond)
+}
+
+func TestAJobWhoseWorkerIsSilentGoesToAnotherOne(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	q := b.queue(func(c *Config) { c.AckWait = time.Second })
+	ask(t, q, "a1")
+	receive(t, q.Consumer(), 1)
+	d := receive(t, b.queue(func(c *Config) { c.AckWait = time.Second }).Consumer(), 1)
+	require.Equal(t, "a1", d.ID)
+	require.Equal(t, 2, d.Attempt)
+}
+
+func TestAnExtendedJobStaysBeyondAckWait(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	short := func(c *Config) { c.AckWait = time.Second }
+	q := b.queue(short)
+	ask(t, q, "a1")
+	mine := receive(t, q.Consumer(), 1)
+
+	others, err := b.queue(short).Consumer().Fetch(t.Context(), 1) // for two seconds, twice AckWait
+	require.NoError(t, err)
+	beat := time.NewTicker(200 * time.Millisecond)
+	defer beat.Stop()
+	for open := true; open; {
+		select {
+		case d := <-others:
+			require.Nil(t, d, "it was handed to somebody else")
+			open = false
+		case <-beat.C:
+			before := time.Now()
+			until, err := mine.Extend(t.Context())
+			require.NoError(t, err)
+			require.False(t, until.Before(before.Add(time.Second-leaseMargin)))
+		}
+	}
+	require.Equal(t, 2, receive(t, b.queue(short).Consumer(), 1).Attempt, "it goes on when the signs of life end")
+}
+
+func TestAnExtensionThatIsNotConfirmedIsNone(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	q := b.queue(func(c *Config) { c.Timeout = 300 * time.Millisecond })
+	ask(t, q, "a1")
+	d := receive(t, q.Consumer(), 1)
+	b.silence()
+	until, err := d.Extend(t.Context())
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Zero(t, until)
+}
+
+// NATS sends to an open request whether or not anybody is still interested; what it sends to nobody lies idle for AckWait.
+func TestADeliveryIsNotLostWhenItsCallerIsToStop(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	look(t, q, "a1")
+	ctx, cancel := context.WithCancel(t.Context())
+	deliveries, err := q.Consumer().Fetch(ctx, 1)
+	require.NoError(t, err)
+	cancel()
+	ask(t, q, "a1")
+	d := <-deliveries
+	require.NotNil(t, d)
+	require.Equal(t, "a1", d.ID)
+}
+
+func TestJobsSurviveARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	q := b.queue()
+	c := q.Consumer()
+	ask(t, q, "a1")
+	require.NoError(t, receive(t, c, 1).Ack())
+	require.NoError(t, q.nc.Flush())
+	ask(t, q, "b2")
+
+	b.stop()
+	b.start()
+	awaitConnection(t, q)
+	require.Equal(t, "b2", receive(t, c, 2).ID)
+}
+
+func TestAConsumerComesBackByItself(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*testing.T, *broker, *Queue){
+		"after the store was lost": func(t *testing.T, b *broker, q *Queue) {
+			b.replace()
+			awaitConnection(t, q)
+		},
+		"after the stream was removed": func(t *testing.T, b *broker, _ *Queue) {
+			require.NoError(t, b.jetstream().DeleteStream(t.Context(), intentStream))
+		},
+		"after it was removed": func(t *testing.T, b *broker, _ *Queue) {
+			require.NoError(t, b.jetstream().DeleteConsumer(t.Context(), intentStream, "test"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			q := b.queue()
+			c := q.Consumer()
+			ask(t, q, "a1")
+			require.NoError(t, receive(t, c, 1).Ack())
+			require.NoError(t, q.nc.Flush())
+
+			lose(t, b, q)
+			ask(t, q, "b2")
+			for d := receive(t, c, 1); d.ID != "b2"; d = receive(t, c, 1) {
+				require.Equal(t, "a1", d.ID, "a new consumer begins at the beginning, which is harmless")
+			}
+		})
+	}
+}
