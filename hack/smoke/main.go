@@ -5,7 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"sandbox-provisioner/client"
 	"sandbox-provisioner/hack/stack"
 )
 
@@ -44,7 +45,7 @@ func run(ctx context.Context) (failed int, err error) {
 	}
 	defer s.Stop()
 	t := &tester{ctx: ctx, url: s.URL, key: s.Key}
-	day(t)
+	day(t, client.New(s.URL, s.Key, client.WithPollInterval(50*time.Millisecond)))
 	if t.failed > 0 {
 		fmt.Fprintf(os.Stderr, "\nlog of standalone:\n%s\n", log.String())
 	}
@@ -52,61 +53,98 @@ func run(ctx context.Context) (failed int, err error) {
 	return t.failed, nil
 }
 
-// day is what a gateway does from morning to evening.
-func day(t *tester) {
-	const id, sandboxes = "smoke-1", "/api/sandboxes"
-	one := sandboxes + "/" + id
+// day is what a gateway does from morning to evening. What no decent client would send is sent by hand.
+func day(t *tester, c *client.Client) {
+	morning(t, c)
+	work(t, c)
+	haste(t, c)
+	refusals(t, c)
+	t.check("nothing is left in the evening", t.call("GET", sandboxes, ""), http.StatusOK, `{"sandboxes":[],"count":0}`)
+}
 
+const sandboxes = "/api/sandboxes"
+
+// morning is whether everybody is there, and the door is locked.
+func morning(t *tester, c *client.Client) {
 	t.check("health is open", t.call("GET", "/health", "", anonymous), http.StatusOK, `{"status":"ok"}`)
-	t.check("the parts are ready", t.call("GET", "/readyz", "", anonymous), http.StatusOK)
-	t.check("capabilities are told", t.call("GET", "/api/capabilities", ""), http.StatusOK, `"lark_cli_init_image":false`)
+	t.succeeds("the parts are ready", c.Ready(t.ctx))
+	t.check("the interface is described", t.call("GET", "/openapi.json", "", anonymous), http.StatusOK, `"openapi":"3.1.0"`)
+	t.check("also for people", t.call("GET", "/docs", "", anonymous), http.StatusOK, "<!doctype html>")
+	capabilities, err := c.Capabilities(t.ctx)
+	t.that("capabilities are told", err == nil && !capabilities.LarkRuntime && !capabilities.LarkBroker, capabilities, err)
 
-	t.check("no key is refused", t.call("GET", sandboxes, "", anonymous), http.StatusUnauthorized, "Unauthorized")
-	t.check("a wrong key is refused", t.call("GET", sandboxes, "", header{"X-API-Key", "wrong"}), http.StatusUnauthorized)
+	t.fails("no key is refused", client.New(t.url, "").Delete(t.ctx, "smoke-1"), client.ErrUnauthorized)
+	t.check("in plain text", t.call("GET", sandboxes, "", anonymous), http.StatusUnauthorized, "Unauthorized")
+	t.fails("a wrong key is refused", client.New(t.url, "wrong").Delete(t.ctx, "smoke-1"), client.ErrUnauthorized)
 	t.check("an unknown path needs a key first", t.call("GET", "/api/unknown", "", anonymous), http.StatusUnauthorized)
 	t.check("an unknown path is not found", t.call("GET", "/api/unknown", ""), http.StatusNotFound, `{"detail":"Not Found"}`)
 	t.check("a wrong method is refused", t.call("PATCH", sandboxes, ""), http.StatusMethodNotAllowed)
+}
 
-	created := t.call("POST", sandboxes, `{"sandbox_id":"`+id+`","thread_id":null,"extra_mounts":[]}`)
-	t.check("a create answers with a URL", created, http.StatusOK, `"sandbox_url":"http://127.0.0.1:`, `"max_shell_sessions":10`)
-	url := created.text("sandbox_url")
-	t.check("a repeated create gives the same URL", t.call("POST", sandboxes, `{"sandbox_id":"`+id+`"}`),
-		http.StatusOK, `"sandbox_url":"`+url+`"`)
-	t.eventually("the sandbox runs", func() answer { return t.call("GET", one, "") }, http.StatusOK, `"status":"Running"`, `"ready":true`)
-	t.eventually("its URL answers", func() answer { return t.get(url + "/v1/sandbox") }, http.StatusOK)
-	t.check("the list has it", t.call("GET", sandboxes, ""), http.StatusOK, `"sandbox_id":"`+id+`"`, `"count":1`)
-	t.check("it is present", t.call("GET", one+"/presence", ""), http.StatusOK, `"exists":true`)
-	t.check("its job succeeded", t.call("GET", one+"/job", ""), http.StatusOK, `"state":"succeeded"`, `"op":"present"`)
-	t.check("more capacity than it has is refused",
-		t.call("POST", sandboxes, `{"sandbox_id":"`+id+`","max_shell_sessions":99}`), http.StatusConflict, "capacity")
+// work is one sandbox from its creation to its end.
+func work(t *tester, c *client.Client) {
+	const id = "smoke-1"
+	t.check("a create answers with what the gateway needs",
+		t.call("POST", sandboxes, `{"sandbox_id":"`+id+`","thread_id":null,"extra_mounts":[]}`),
+		http.StatusOK, `"sandbox_url":"http://127.0.0.1:`, `"max_shell_sessions":10`)
+	created, err := c.Create(t.ctx, client.CreateRequest{SandboxID: id})
+	t.that("a repeated create gets it again", err == nil && created.URL != "" && !created.Queued, created, err)
+	if err != nil {
+		return // the rest would only say the same
+	}
+	ready := t.becomesReady(c, id)
+	t.that("its URL is still the same", ready.URL == created.URL, ready)
+	t.eventually("its URL answers", func() answer { return t.do(http.MethodGet, ready.URL+"/v1/sandbox", "") }, http.StatusOK)
+	var listed []*client.Sandbox
+	for s, err := range c.List(t.ctx) {
+		t.succeeds("a sandbox is listed", err)
+		listed = append(listed, s)
+	}
+	t.that("it is the only one", len(listed) == 1 && listed[0].ID == id, listed)
+	first := t.podOf(c, id)
+	job, err := c.Job(t.ctx, id)
+	t.that("its job succeeded", err == nil && job.Op == client.Present && job.State == client.JobSucceeded, job, err)
+	_, err = c.Create(t.ctx, client.CreateRequest{SandboxID: id, MaxShellSessions: 99})
+	t.fails("more capacity than it has is refused", err, client.ErrCapacity)
 
-	uid := t.call("GET", one+"/presence", "").text("container_id")
-	t.check("a delete is answered", t.call("DELETE", one, ""), http.StatusOK, `"ok":true`)
-	t.check("then it is not found", t.call("GET", one, ""), http.StatusNotFound, "not found")
-	t.check("a second delete is answered the same", t.call("DELETE", one, ""), http.StatusOK, `"ok":true`)
-	t.check("a create right after the delete succeeds", t.call("POST", sandboxes, `{"sandbox_id":"`+id+`"}`), http.StatusOK)
-	t.eventually("the new one runs", func() answer { return t.call("GET", one, "") }, http.StatusOK, `"status":"Running"`)
-	again := t.call("GET", one+"/presence", "")
-	t.that("it is not the old one", again.text("container_id") != "" && again.text("container_id") != uid, again)
-	t.check("it is deleted", t.call("DELETE", one, ""), http.StatusOK)
+	t.check("a delete is answered", t.call("DELETE", sandboxes+"/"+id, ""), http.StatusOK, `{"ok":true,"sandbox_id":"`+id+`"}`)
+	_, err = c.Get(t.ctx, id)
+	t.fails("then it is not found", err, client.ErrNotFound)
+	t.succeeds("a second delete is answered the same", c.Delete(t.ctx, id))
+	_, err = c.Create(t.ctx, client.CreateRequest{SandboxID: id})
+	t.succeeds("a create right after the delete succeeds", err)
+	t.becomesReady(c, id)
+	t.that("it is not the old one", t.podOf(c, id) != first, first)
+	t.succeeds("it is deleted", c.Delete(t.ctx, id))
+}
 
-	async := t.call("POST", sandboxes, `{"sandbox_id":"smoke-2"}`, header{"Prefer", "respond-async"})
+// haste is a sandbox for which nobody waits.
+func haste(t *tester, c *client.Client) {
+	const id = "smoke-2"
+	async := t.call("POST", sandboxes, `{"sandbox_id":"`+id+`"}`, header{"Prefer", "respond-async"})
 	t.check("an asynchronous create is accepted", async, http.StatusAccepted, `"sandbox_url":null`)
-	t.that("and says where to look", async.header.Get("Location") == sandboxes+"/smoke-2", async)
-	t.eventually("it is carried out", func() answer { return t.call("GET", sandboxes+"/smoke-2", "") }, http.StatusOK, `"status":"Running"`)
-	t.check("an asynchronous delete is accepted",
-		t.call("DELETE", sandboxes+"/smoke-2", "", header{"Prefer", "respond-async"}), http.StatusAccepted)
-	t.eventually("it goes", func() answer { return t.call("GET", sandboxes+"/smoke-2", "") }, http.StatusNotFound)
+	t.that("and says where to look", async.header.Get("Location") == sandboxes+"/"+id, async)
+	t.becomesReady(c, id)
+	t.succeeds("an asynchronous delete is accepted", c.Delete(t.ctx, id, client.RespondAsync()))
+	t.within("it goes", func(ctx context.Context) error { return c.WaitGone(ctx, id) })
+	_, err := c.WaitReady(t.ctx, id)
+	t.fails("nobody waits for what is gone", err, client.ErrFailed)
+}
 
+// refusals are requests that must not leave anything behind.
+func refusals(t *tester, c *client.Client) {
 	for _, bad := range []string{`A_b`, `-x`, `x-`, `a.b`, ``, `../x`, `é`, `abc\n`, strings.Repeat("a", 52)} {
 		t.check(fmt.Sprintf("the id %q is refused", bad), t.call("POST", sandboxes, `{"sandbox_id":"`+bad+`"}`),
 			http.StatusUnprocessableEntity, `"loc":["body","sandbox_id"]`)
 	}
 	t.check("a body that is not JSON is refused", t.call("POST", sandboxes, `{`), http.StatusUnprocessableEntity, `"json_invalid"`)
-	t.check("a mount from outside is refused", t.call("POST", sandboxes,
-		`{"sandbox_id":"smoke-3","extra_mounts":[{"host_path":"/etc","container_path":"/mnt/skills/custom"}]}`),
-		http.StatusBadRequest, "outside DeerFlow state")
-	t.check("nothing is left in the evening", t.call("GET", sandboxes, ""), http.StatusOK, `"count":0`)
+	_, err := c.Create(t.ctx, client.CreateRequest{SandboxID: "smoke-3", ExtraMounts: []client.Mount{
+		{HostPath: "/etc", ContainerPath: "/mnt/skills/custom"},
+	}})
+	t.fails("a mount from outside is refused", err, client.ErrInvalid)
+	_, err = c.Get(t.ctx, "../x")
+	t.fails("what cannot exist is not found", err, client.ErrNotFound)
+	t.succeeds("and can be deleted", c.Delete(t.ctx, "../x"))
 }
 
 type tester struct {
@@ -114,6 +152,9 @@ type tester struct {
 	url, key       string
 	passed, failed int
 }
+
+// patience is how long anything may take that is not answered at once.
+const patience = 30 * time.Second
 
 type header struct{ name, value string }
 
@@ -128,16 +169,6 @@ type answer struct {
 	err    error
 }
 
-// text is a string in the body.
-func (a answer) text(field string) string {
-	var fields map[string]any
-	if json.Unmarshal([]byte(a.body), &fields) != nil {
-		return ""
-	}
-	s, _ := fields[field].(string)
-	return s
-}
-
 func (a answer) String() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -149,10 +180,8 @@ func (t *tester) call(method, path, body string, headers ...header) answer {
 	return t.do(method, t.url+path, body, append([]header{{"X-API-Key", t.key}}, headers...)...)
 }
 
-func (t *tester) get(url string) answer { return t.do(http.MethodGet, url, "") }
-
 func (t *tester) do(method, url, body string, headers ...header) answer {
-	ctx, cancel := context.WithTimeout(t.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -183,9 +212,9 @@ func (a answer) is(status int, texts []string) bool {
 	return ok
 }
 
-// eventually asks until it gets what check would want, for at most half a minute.
+// eventually asks until it gets what check would want, or patience ends.
 func (t *tester) eventually(name string, ask func() answer, status int, texts ...string) {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	a := ask()
 	for !a.is(status, texts) && time.Now().Before(deadline) && t.ctx.Err() == nil {
 		time.Sleep(50 * time.Millisecond)
@@ -194,12 +223,53 @@ func (t *tester) eventually(name string, ask func() answer, status int, texts ..
 	t.that(name, a.is(status, texts), a)
 }
 
-func (t *tester) that(name string, ok bool, a answer) {
+// within wants do to succeed before patience ends.
+func (t *tester) within(name string, do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	t.succeeds(name, do(ctx))
+}
+
+// becomesReady waits for a sandbox to run, and returns it.
+func (t *tester) becomesReady(c *client.Client, id string) *client.Sandbox {
+	found := &client.Sandbox{}
+	t.within(id+" becomes ready", func(ctx context.Context) error {
+		s, err := c.WaitReady(ctx, id)
+		if err == nil {
+			found = s
+		}
+		return err
+	})
+	t.that(id+" runs", found.Status == client.Running, found)
+	return found
+}
+
+// podOf wants a Pod, and tells which.
+func (t *tester) podOf(c *client.Client, id string) (uid string) {
+	p, err := c.Presence(t.ctx, id)
+	t.that(id+" is present", err == nil && p.Exists, p, err)
+	if err == nil {
+		uid = p.PodUID
+	}
+	return uid
+}
+
+func (t *tester) succeeds(name string, err error) { t.that(name, err == nil, err) }
+
+// fails wants an error of that kind.
+func (t *tester) fails(name string, err, kind error) { t.that(name, errors.Is(err, kind), err) }
+
+// that counts a check, and shows what it saw when it failed.
+func (t *tester) that(name string, ok bool, saw ...any) {
 	if ok {
 		t.passed++
 		fmt.Printf("ok    %s\n", name)
 		return
 	}
 	t.failed++
-	fmt.Printf("FAIL  %s: %s\n", name, a)
+	fmt.Printf("FAIL  %s:", name)
+	for _, v := range saw {
+		fmt.Printf(" %+v", v)
+	}
+	fmt.Println()
 }

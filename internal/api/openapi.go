@@ -5,12 +5,13 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
 
 	"github.com/gin-gonic/gin"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 var (
@@ -36,7 +37,11 @@ type docs struct {
 // loadDocs works once: the files are part of the program.
 var loadDocs = sync.OnceValues(func() (docs, error) {
 	// The JSON has no "<" that is not escaped, so that it can stand in a script element.
-	document, err := yaml.YAMLToJSON(openapiYAML)
+	var root yaml.Node
+	if err := yaml.Unmarshal(openapiYAML, &root); err != nil {
+		return docs{}, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	document, err := appendJSON(nil, &root)
 	if err != nil {
 		return docs{}, fmt.Errorf("openapi.yaml: %w", err)
 	}
@@ -47,6 +52,41 @@ var loadDocs = sync.OnceValues(func() (docs, error) {
 			"style-src " + hashOf("style") + "; script-src " + hashOf("script"),
 	}, nil
 })
+
+// appendJSON appends a node of YAML as JSON, and unlike a decoder keeps the order in which things were written.
+func appendJSON(b []byte, n *yaml.Node) ([]byte, error) {
+	var err error
+	switch n.Kind {
+	case yaml.DocumentNode:
+		return appendJSON(b, n.Content[0])
+	case yaml.MappingNode, yaml.SequenceNode:
+		open, end := byte('{'), byte('}')
+		if n.Kind == yaml.SequenceNode {
+			open, end = '[', ']'
+		}
+		b = append(b, open)
+		for i, child := range n.Content {
+			switch {
+			case i == 0:
+			case n.Kind == yaml.MappingNode && i%2 == 1: // keys and values alternate
+				b = append(b, ':')
+			default:
+				b = append(b, ',')
+			}
+			if b, err = appendJSON(b, child); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, end), nil
+	default:
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(v)
+		return append(b, value...), err
+	}
+}
 
 // hashOf is the name under which a Content-Security-Policy allows an element of the page.
 func hashOf(element string) string {

@@ -261,10 +261,10 @@ func (p *Provisioner) awaitDelete(ctx context.Context, follower jobs.Follower, v
 	for o := v.Outcome; ; {
 		switch {
 		case o == nil:
-		case o.FinishedSeq >= v.Seq:
+		case o.Generation.Seq >= v.Seq && o.State == jobs.Succeeded:
 			return nil
 		case o.Generation.Seq > v.Seq:
-			// A later create is under way. What it makes is not ours to wait for; what was before us is.
+			// A later create is under way, or has failed. What it makes is not ours to wait for; what was before us is.
 			if gone, err := p.cluster.Gone(ctx, v.ID, v.Lineage()); err == nil && gone {
 				return nil
 			}

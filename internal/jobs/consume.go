@@ -50,7 +50,8 @@ func (c *Consumer) Fetch(ctx context.Context, n int) (<-chan *Delivery, error) {
 		return nil, unavailable(err)
 	}
 	asked := time.Now()
-	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(fetchWait))
+	// The lease of a job counts from here: a long wait would leave nothing of a short AckWait.
+	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(min(fetchWait, c.q.cfg.AckWait/4)))
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -76,7 +77,7 @@ func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time) *Delivery {
 }
 
 func (c *Consumer) leaseFrom(t time.Time) time.Time {
-	return t.Add(c.q.cfg.AckWait - leaseMargin)
+	return t.Add(c.q.cfg.AckWait - min(leaseMargin, c.q.cfg.AckWait/4))
 }
 
 // Extend tells NATS that the job is still being worked on, and returns the new Until once NATS has confirmed it.

@@ -29,6 +29,10 @@ type Intent struct {
 	// Fence is the position of the newest Absent before this Present, 0 when none is known. Objects up to it belong to a
 	// life that was ended.
 	Fence uint64 `json:"fence,omitempty"`
+	// Settled, First and Outcomes say what may have been promised before this Present; see View.settled.
+	Settled  uint64 `json:"settled,omitempty"`
+	First    bool   `json:"first,omitempty"`
+	Outcomes int64  `json:"outcomes,omitempty"`
 	// RequestID finds an Intent again whose acknowledgement was lost on the way to its publisher.
 	RequestID  string    `json:"request_id"`
 	AcceptedAt time.Time `json:"accepted_at"`

@@ -52,8 +52,9 @@ func (v View) next(state State, attempts int, now time.Time) Outcome {
 	if v.Intent != nil {
 		o.Op, o.AcceptedAt = v.Intent.Op, v.Intent.AcceptedAt
 	}
+	o.SettledSeq = v.settled()
 	if prev := v.Outcome; prev != nil {
-		o.FinishedSeq, o.SettledSeq, o.FailedSeq = prev.FinishedSeq, prev.SettledSeq, prev.FailedSeq
+		o.FinishedSeq, o.FailedSeq = prev.FinishedSeq, prev.FailedSeq
 	}
 	return o
 }

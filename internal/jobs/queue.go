@@ -55,9 +55,10 @@ type Queue struct {
 // streams are the two streams as they were when they were looked up.
 type streams struct {
 	intents, outcomes jetstream.Stream
-	identity          int64
-	reconnects        uint64
-	at                time.Time
+	// identity and outcomeIdentity are the creation times of the two, in Unix nanoseconds.
+	identity, outcomeIdentity int64
+	reconnects                uint64
+	at                        time.Time
 }
 
 // New returns a Queue on a connection that need not be up yet. The streams are made when they are first needed.
@@ -99,7 +100,7 @@ func (q *Queue) Look(ctx context.Context, id string) (View, error) {
 }
 
 func (q *Queue) look(ctx context.Context, s *streams, id string) (View, error) {
-	v := View{ID: id, Stream: s.identity}
+	v := View{ID: id, Stream: s.identity, OutcomeStream: s.outcomeIdentity}
 	var intent, outcome *jetstream.RawStreamMsg
 	both, readCtx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
@@ -275,6 +276,7 @@ func (q *Queue) lookUp(ctx context.Context) (*streams, error) {
 		return nil, err
 	}
 	s.identity = s.intents.CachedInfo().Created.UnixNano()
+	s.outcomeIdentity = s.outcomes.CachedInfo().Created.UnixNano()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.streams = s

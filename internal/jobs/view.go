@@ -20,6 +20,8 @@ type View struct {
 	Malformed error
 	// Outcome is the record of what became of this or an earlier intent; nil when there is none.
 	Outcome *Outcome
+	// OutcomeStream is the identity of the stream of outcomes.
+	OutcomeStream int64
 	// OutcomeSeq is the position of the last outcome in its own stream, whoever it is about; 0 when there is none.
 	OutcomeSeq uint64
 }
@@ -46,12 +48,12 @@ func (v View) Pending() bool {
 
 // Lineage is the place of the last intent among the lives of its id.
 func (v View) Lineage() sandbox.Lineage {
-	l := sandbox.Lineage{Generation: v.Generation()}
+	l := sandbox.Lineage{Generation: v.Generation(), Settled: v.settled()}
 	if v.Intent != nil {
 		l.Fence = v.Intent.Fence
 	}
 	if v.Outcome != nil {
-		l.Settled, l.Failed = v.Outcome.SettledSeq, v.Outcome.FailedSeq
+		l.Failed = v.Outcome.FailedSeq
 	}
 	return l
 }
@@ -68,17 +70,48 @@ func (v View) fence() uint64 {
 	}
 }
 
+// settled is the newest position whose objects may have been promised to somebody, before the last intent. An outcome says
+// so. Without one, no intent that is still retained has ended: outcomes are kept for as long after them. But whatever is
+// older than those may have been promised, and if the outcomes have been lost, everything.
+func (v View) settled() uint64 {
+	switch {
+	case v.Outcome != nil:
+		return v.Outcome.SettledSeq
+	case v.Seq == 0:
+		return 0
+	case v.Intent == nil, v.Intent.First, v.outcomesLost():
+		return v.Seq - 1
+	default:
+		return v.Intent.Settled
+	}
+}
+
+// outcomesLost tells whether the stream of outcomes is another one than when the last intent was published.
+func (v View) outcomesLost() bool { return v.Intent != nil && v.Intent.Outcomes != v.OutcomeStream }
+
+// nextSettled is what an intent that follows the last one must carry.
+func (v View) nextSettled() uint64 {
+	if v.Outcome == nil && (v.Intent == nil || v.outcomesLost()) {
+		return v.Seq // the last one may have been promised too
+	}
+	return v.settled()
+}
+
 // Create is a Present that follows the last intent.
 func (v View) Create(spec sandbox.Spec, requestID string, now time.Time, deadline time.Duration) Intent {
 	return Intent{
 		Op: Present, SandboxID: v.ID, Spec: &spec, SpecHash: spec.Hash(), Fence: v.fence(),
+		Settled: v.nextSettled(), First: v.Seq == 0, Outcomes: v.OutcomeStream,
 		RequestID: requestID, AcceptedAt: now, Deadline: now.Add(deadline),
 	}
 }
 
 // Delete is an Absent that follows the last intent.
 func (v View) Delete(requestID string, now time.Time) Intent {
-	return Intent{Op: Absent, SandboxID: v.ID, RequestID: requestID, AcceptedAt: now}
+	return Intent{
+		Op: Absent, SandboxID: v.ID, RequestID: requestID, AcceptedAt: now,
+		Settled: v.nextSettled(), First: v.Seq == 0, Outcomes: v.OutcomeStream,
+	}
 }
 
 // Serves tells whether the last intent already asks for what in asks for, so that waiting for it is enough. It is so

@@ -134,9 +134,10 @@ func (c *Cluster) Remove(ctx context.Context, id string, l sandbox.Lineage) erro
 	return c.removeIf(ctx, id, l.Precedes)
 }
 
-// Undo deletes what failed intents made of id.
+// Undo deletes what failed intents made of id, and what a deletion before them was to take: the intents that follow a
+// deletion carry it out, and one that fails has perhaps not come that far.
 func (c *Cluster) Undo(ctx context.Context, id string, l sandbox.Lineage) error {
-	return c.removeIf(ctx, id, l.Condemns)
+	return c.removeIf(ctx, id, func(g sandbox.Generation) bool { return !l.Accepts(g) })
 }
 
 func (c *Cluster) removeIf(ctx context.Context, id string, match func(sandbox.Generation) bool) error {

@@ -31,6 +31,9 @@ func withoutHiddenRetries(next http.RoundTripper) http.RoundTripper { return sin
 
 type singleTry struct{ next http.RoundTripper }
 
+// WrappedRoundTripper lets client-go find the transport inside: it complains when it cannot cancel a request there.
+func (t singleTry) WrappedRoundTripper() http.RoundTripper { return t.next }
+
 func (t singleTry) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < http.StatusInternalServerError {

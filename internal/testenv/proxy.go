@@ -147,6 +147,7 @@ func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if rule := p.ruleFor(describe(r, body)); rule != nil {
+		defer rule.held.Done()
 		rule.action(w, r, rule.removed, p.forward)
 		return
 	}
@@ -162,6 +163,7 @@ func (p *FaultProxy) ruleFor(request Match) *Rule {
 		if r.left != 0 && r.match.fits(request) {
 			r.left--
 			r.hits++
+			r.held.Add(1)
 			return r
 		}
 	}
@@ -237,6 +239,7 @@ type Rule struct {
 	hits    int
 	removed chan struct{}
 	once    sync.Once
+	held    sync.WaitGroup
 }
 
 // Times limits the rule to the next n requests. It returns the rule.
@@ -254,12 +257,13 @@ func (r *Rule) Hits() int {
 	return r.hits
 }
 
-// Remove ends the rule, and lets go of the requests that it holds.
+// Remove ends the rule, lets go of the requests that it holds, and returns when they are over.
 func (r *Rule) Remove() {
 	r.proxy.mu.Lock()
-	defer r.proxy.mu.Unlock()
 	r.proxy.rules = slices.DeleteFunc(r.proxy.rules, func(other *Rule) bool { return other == r })
+	r.proxy.mu.Unlock()
 	r.release()
+	r.held.Wait()
 }
 
 func (r *Rule) release() { r.once.Do(func() { close(r.removed) }) }
@@ -292,7 +296,7 @@ func Hang(_ http.ResponseWriter, r *http.Request, removed <-chan struct{}, _ htt
 // has sent.
 func Hold(w http.ResponseWriter, r *http.Request, removed <-chan struct{}, forward http.Handler) {
 	<-removed
-	forward.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+	insist(forward, w, r)
 }
 
 // Drop breaks the connection before Kubernetes sees the request.
@@ -302,8 +306,16 @@ func Drop(http.ResponseWriter, *http.Request, <-chan struct{}, http.Handler) {
 
 // LoseResponse breaks the connection after Kubernetes has carried the request out.
 func LoseResponse(_ http.ResponseWriter, r *http.Request, _ <-chan struct{}, forward http.Handler) {
-	forward.ServeHTTP(lost{http.Header{}}, r.WithContext(context.WithoutCancel(r.Context())))
+	insist(forward, lost{http.Header{}}, r)
 	panic(http.ErrAbortHandler)
+}
+
+// insist forwards a request whose client may have gone. ReverseProxy asks in another way whether it has when the context has
+// no end of its own.
+func insist(forward http.Handler, w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // lost is a ResponseWriter that nobody reads.

@@ -4,8 +4,10 @@
 package testenv
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +16,10 @@ import (
 
 // Main runs the tests of a package and ends what they share. It is the TestMain of every package that uses testenv.
 func Main(m *testing.M) {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p != nil && p.Value.String() == p.DefValue {
+		_ = p.Value.Set(strconv.Itoa(parallel))
+	}
 	before := goleak.IgnoreCurrent()
 	code := m.Run()
 	if err := shared.stop(); err != nil {
@@ -28,6 +34,10 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// parallel is how many tests run at once, unless the command line says otherwise. It is more than there are cores: tests on a
+// cluster wait most of the time.
+const parallel = 8
 
 // pollInterval is how often a condition is looked at.
 const pollInterval = 20 * time.Millisecond

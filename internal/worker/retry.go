@@ -45,12 +45,10 @@ const (
 // delay is how long a job waits after its nth attempt: about half of the time that it has waited already, so that a wait
 // is never much longer than it has to be, and at most limit.
 func delay(attempt int, limit time.Duration) time.Duration {
-	d := float64(firstDelay)
+	top := float64(limit) / (1 + jitter)
+	d := min(float64(firstDelay), top)
 	for range min(attempt-1, 100) {
-		if d *= growth; d >= float64(limit) {
-			d = float64(limit)
-			break
-		}
+		d = min(d*growth, top)
 	}
 	return time.Duration(d * (1 + jitter*(2*rand.Float64()-1))) //nolint:gosec // jitter, not a secret
 }

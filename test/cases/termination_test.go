@@ -2,6 +2,7 @@ package cases_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -121,9 +122,6 @@ func TestADeleteTakesEverythingFromEveryState(t *testing.T) {
 		"when it was just created": func(t *testing.T, d *site, id string) {
 			d.Client().Create(t.Context(), id).Want(t, http.StatusOK)
 		},
-		"when it was just accepted": func(t *testing.T, d *site, id string) {
-			d.Client().Create(t.Context(), id, testenv.Prefer("respond-async")).Want(t, http.StatusAccepted)
-		},
 		"when nothing exists": func(*testing.T, *site, string) {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +170,48 @@ func TestAQueuedCreateDoesNotBringBackWhatWasDeleted(t *testing.T) {
 	c.Get(t.Context(), "d4").Want(t, http.StatusNotFound)
 	d.StartWorkers()
 	c.Delete(t.Context(), "d4").Want(t, http.StatusOK)
+	requireNothing(t, d, 5*time.Second)
+}
+
+// Case 3, with the create under way: what it has sent to Kubernetes cannot be called back.
+func TestACreateThatIsUnderWayIsNeverSeenAfterItsDelete(t *testing.T) {
+	t.Parallel()
+	proxy := testenv.Proxy(t, testenv.Cluster(t))
+	d := testenv.Stack(t, testenv.Through(proxy))
+	c, id := d.Client(), "d4"
+	creates := proxy.On(testenv.Match{Verb: "create"}, testenv.Hold)
+	c.Create(t.Context(), id, testenv.Prefer("respond-async")).Want(t, http.StatusAccepted)
+	testenv.Until(t, 5*time.Second, func() error {
+		if n := creates.Hits(); n < 2 {
+			return fmt.Errorf("%d creates are under way", n)
+		}
+		return nil
+	})
+	deletes := proxy.On(testenv.Match{Verb: "delete"}, testenv.Hold) // so that there is time to look
+	deleted := make(chan testenv.Response, 1)
+	go func() { deleted <- c.Delete(t.Context(), id) }()
+	select {
+	case r := <-deleted:
+		deleted <- r.Want(t, http.StatusOK)
+	case <-time.After(time.Second): // waiting for the create is as good
+	}
+	creates.Remove()
+	testenv.Until(t, 5*time.Second, func() error {
+		if d.Pod(id) == nil || d.Service(id) == nil {
+			return errors.New("not created yet")
+		}
+		return nil
+	})
+	select {
+	case r := <-deleted:
+		deleted <- r
+		c.Get(t.Context(), id).Want(t, http.StatusNotFound)
+		require.Empty(t, c.List(t.Context()).Want(t, http.StatusOK).Body.Sandboxes)
+	default:
+	}
+	deletes.Remove()
+	(<-deleted).Want(t, http.StatusOK)
+	c.Get(t.Context(), id).Want(t, http.StatusNotFound)
 	requireNothing(t, d, 5*time.Second)
 }
 
