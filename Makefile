@@ -32,6 +32,14 @@ test: ## run every test with the race detector, against a real kube-apiserver an
 smoke: ## start everything on free ports and play a gateway's day over HTTP
 	@$(NOCGO) run -buildvcs=false ./hack/smoke
 
+.PHONY: footprint
+footprint: ## measure start-up time and idle memory of the programs
+	@$(NOCGO) run -buildvcs=false ./hack/footprint
+
+.PHONY: mutants
+mutants: ## take one rule of the protocol away at a time and see that the tests notice
+	@hack/mutants.sh
+
 .PHONY: fuzz
 fuzz: ## fuzz the request decoder for FUZZ_SECONDS (60)
 	@$(GO) test ./internal/api -run '^$$' -fuzz FuzzDecodeCreate -fuzztime $(or $(FUZZ_SECONDS),60)s

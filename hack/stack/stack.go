@@ -110,23 +110,29 @@ func (s *Stack) startStandalone(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	env := append([]string{
-		"LISTEN_ADDR=" + o.Addr, "METRICS_ADDR=" + metrics, "PROVISIONER_API_KEY=" + s.Key, "LOG_FORMAT=text",
-		"KUBECONFIG_PATH=" + s.Kubeconfig, "DATA_DIR=" + filepath.Join(s.dir, "jobs"), "NODE_HOST=127.0.0.1",
-	}, o.Env...)
-	fmt.Fprintln(o.Progress, "starting standalone")
-	standalone, err := s.spawn(o.Log, env, "bin/standalone")
-	if err != nil {
-		return err
-	}
 	_, port, err := net.SplitHostPort(o.Addr)
 	if err != nil {
 		return err
 	}
 	s.URL = "http://127.0.0.1:" + port
+	env := append([]string{
+		"LISTEN_ADDR=" + o.Addr, "METRICS_ADDR=" + metrics, "PROVISIONER_API_KEY=" + s.Key, "LOG_FORMAT=text",
+		"KUBECONFIG_PATH=" + s.Kubeconfig, "KUBECONFIG_WAIT=0s", "DATA_DIR=" + filepath.Join(s.dir, "jobs"), "NODE_HOST=127.0.0.1",
+	}, o.Env...)
+	fmt.Fprintln(o.Progress, "starting standalone")
+	_, err = s.Run(ctx, o.Log, env, "standalone", s.URL+"/readyz")
+	return err
+}
+
+// Run starts a program of bin/ and returns its process id when ready answers with 200. It ends with the Stack.
+func (s *Stack) Run(ctx context.Context, log io.Writer, env []string, program, ready string) (pid int, err error) {
+	c, err := s.spawn(log, env, filepath.Join("bin", program))
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return standalone.until(ctx, func() bool { return answers(ctx, s.URL+"/readyz") })
+	return c.cmd.Process.Pid, c.until(ctx, func() bool { return answers(ctx, ready) })
 }
 
 func answers(ctx context.Context, url string) bool {
@@ -228,7 +234,7 @@ func (t *tail) String() string {
 
 // until polls for ready, and gives up when the child or ctx ends.
 func (c *child) until(ctx context.Context, ready func() bool) error {
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !ready() {
 		select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -153,7 +154,12 @@ func (p *parts) work(ctx context.Context, cfg worker.Config) error {
 		return err
 	}
 	reconciler := worker.NewReconciler(p.queue, p.cluster)
-	worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, p.log).Run(ctx)
+	var both sync.WaitGroup
+	both.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, p.log).Run(ctx) })
+	both.Go(func() {
+		worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, p.log).Run(ctx)
+	})
+	both.Wait()
 	return nil
 }
 

@@ -95,6 +95,18 @@ var variables = map[string]variable{
 			"10s": "DRAIN_WAIT=10s: must be 0s to 9s",
 		},
 	},
+	"SWEEP_INTERVAL": {
+		absent: "5m0s",
+		empty:  `SWEEP_INTERVAL="": set but empty; ` + badDuration,
+		good:   map[string]string{"0": "0s", "1h": "1h0m0s"},
+		bad:    map[string]string{"-1s": "SWEEP_INTERVAL=-1s: must be 0s or more", "5": `SWEEP_INTERVAL="5": ` + badDuration},
+	},
+	"ORPHAN_GRACE": {
+		absent: "15m0s",
+		empty:  `ORPHAN_GRACE="": set but empty; ` + badDuration,
+		good:   map[string]string{"0": "0s", "1h": "1h0m0s"},
+		bad:    map[string]string{"-1s": "ORPHAN_GRACE=-1s: must be 0s or more", "long": `ORPHAN_GRACE="long": ` + badDuration},
+	},
 	"RETRY_MAX": {
 		absent: "30s",
 		empty:  `RETRY_MAX="": set but empty; ` + badDuration,

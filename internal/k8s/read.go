@@ -17,6 +17,8 @@ const selector = sandbox.LabelApp + "=" + sandbox.App
 type Sighting struct {
 	State        sandbox.State
 	Pod, Service bool
+	// The generations of the intents that made them.
+	PodGeneration, ServiceGeneration sandbox.Generation
 }
 
 // Get reads the Pod and the Service of id, at the same time and never from a cache. An error never means absence.
@@ -29,7 +31,14 @@ func (c *Cluster) Get(ctx context.Context, id string) (Sighting, error) {
 }
 
 func (c *Cluster) sighting(id string, pod *corev1.Pod, service *corev1.Service) Sighting {
-	return Sighting{State: c.set.state(id, pod, service), Pod: pod != nil, Service: service != nil}
+	s := Sighting{State: c.set.state(id, pod, service), Pod: pod != nil, Service: service != nil}
+	if s.Pod {
+		s.PodGeneration = generation(pod)
+	}
+	if s.Service {
+		s.ServiceGeneration = generation(service)
+	}
+	return s
 }
 
 // read returns the objects of id that exist, are ours and stay; nil stands for one that does not.

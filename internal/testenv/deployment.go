@@ -58,6 +58,11 @@ func Env(name, value string) Option { return func(p *plan) { p.env[name] = value
 // Through lets all programs reach Kubernetes through a proxy.
 func Through(proxy *FaultProxy) Option { return Env("KUBECONFIG_PATH", proxy.Kubeconfig) }
 
+// APIThrough lets one api reach Kubernetes through a proxy.
+func APIThrough(index int, proxy *FaultProxy) Option {
+	return func(p *plan) { p.apiEnv[index] = map[string]string{"KUBECONFIG_PATH": proxy.Kubeconfig} }
+}
+
 // WorkerThrough lets one worker reach Kubernetes through a proxy.
 func WorkerThrough(index int, proxy *FaultProxy) Option {
 	return func(p *plan) { p.workerEnv[index] = map[string]string{"KUBECONFIG_PATH": proxy.Kubeconfig} }
@@ -75,6 +80,7 @@ func ClusterIP() Option { return Env("SANDBOX_SERVICE_TYPE", "ClusterIP") }
 type plan struct {
 	apis, workers int
 	env           map[string]string
+	apiEnv        map[int]map[string]string
 	workerEnv     map[int]map[string]string
 	nats          *NATSServer
 	namespace     string
@@ -83,7 +89,7 @@ type plan struct {
 func deploy[P Program](t testing.TB, opts []Option, newProgram func(kind kind, name string, env map[string]string) P) *Deployment[P] {
 	t.Helper()
 	cluster := Cluster(t)
-	p := plan{apis: 1, workers: 1, workerEnv: map[int]map[string]string{}, env: map[string]string{
+	p := plan{apis: 1, workers: 1, apiEnv: map[int]map[string]string{}, workerEnv: map[int]map[string]string{}, env: map[string]string{
 		"PROVISIONER_API_KEY": Key,
 		"KUBECONFIG_PATH":     cluster.Kubeconfig,
 		"NODE_HOST":           "127.0.0.1",
@@ -112,7 +118,7 @@ func deploy[P Program](t testing.TB, opts []Option, newProgram func(kind kind, n
 		return env
 	}
 	for i := range p.apis {
-		d.APIs = append(d.APIs, newProgram(kindAPI, fmt.Sprintf("api %d", i), environment(nil)))
+		d.APIs = append(d.APIs, newProgram(kindAPI, fmt.Sprintf("api %d", i), environment(p.apiEnv[i])))
 	}
 	for i := range p.workers {
 		d.Workers = append(d.Workers, newProgram(kindWorker, fmt.Sprintf("worker %d", i), environment(p.workerEnv[i])))

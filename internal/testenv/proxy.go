@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
@@ -147,8 +148,8 @@ func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if rule := p.ruleFor(describe(r, body)); rule != nil {
-		defer rule.held.Done()
-		rule.action(w, r, rule.removed, p.forward)
+		defer rule.finish()
+		rule.action(w, r, rule, p.forward)
 		return
 	}
 	p.forward.ServeHTTP(w, r)
@@ -163,7 +164,7 @@ func (p *FaultProxy) ruleFor(request Match) *Rule {
 		if r.left != 0 && r.match.fits(request) {
 			r.left--
 			r.hits++
-			r.held.Add(1)
+			r.running.Add(1)
 			return r
 		}
 	}
@@ -235,11 +236,13 @@ type Rule struct {
 	proxy   *FaultProxy
 	match   Match
 	action  Action
-	left    int // below 0: no limit
-	hits    int
 	removed chan struct{}
 	once    sync.Once
-	held    sync.WaitGroup
+	running sync.WaitGroup
+
+	// Under the mutex of the proxy.
+	left                 int // below 0: no limit
+	hits, answered, over int
 }
 
 // Times limits the rule to the next n requests. It returns the rule.
@@ -251,10 +254,25 @@ func (r *Rule) Times(n int) *Rule {
 }
 
 // Hits is how many requests it has met.
-func (r *Rule) Hits() int {
+func (r *Rule) Hits() int { return r.count(&r.hits) }
+
+// Answered is how many of them Kubernetes has answered to a HoldResponse.
+func (r *Rule) Answered() int { return r.count(&r.answered) }
+
+// Over is how many of them are over, whether they were answered or given up by the client.
+func (r *Rule) Over() int { return r.count(&r.over) }
+
+func (r *Rule) count(counter *int) int {
 	r.proxy.mu.Lock()
 	defer r.proxy.mu.Unlock()
-	return r.hits
+	return *counter
+}
+
+func (r *Rule) finish() {
+	r.proxy.mu.Lock()
+	r.over++
+	r.proxy.mu.Unlock()
+	r.running.Done()
 }
 
 // Remove ends the rule, lets go of the requests that it holds, and returns when they are over.
@@ -263,17 +281,17 @@ func (r *Rule) Remove() {
 	r.proxy.rules = slices.DeleteFunc(r.proxy.rules, func(other *Rule) bool { return other == r })
 	r.proxy.mu.Unlock()
 	r.release()
-	r.held.Wait()
+	r.running.Wait()
 }
 
 func (r *Rule) release() { r.once.Do(func() { close(r.removed) }) }
 
-// An Action is what happens to a request. removed is closed when the rule ends.
-type Action func(w http.ResponseWriter, r *http.Request, removed <-chan struct{}, forward http.Handler)
+// An Action is what happens to a request.
+type Action func(w http.ResponseWriter, r *http.Request, rule *Rule, forward http.Handler)
 
 // Refuse answers in the way of Kubernetes.
 func Refuse(code int, reason metav1.StatusReason, message string) Action {
-	return func(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}, _ http.Handler) {
+	return func(w http.ResponseWriter, _ *http.Request, _ *Rule, _ http.Handler) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(metav1.Status{
@@ -284,28 +302,41 @@ func Refuse(code int, reason metav1.StatusReason, message string) Action {
 }
 
 // Hang never answers. The connection breaks when the rule ends.
-func Hang(_ http.ResponseWriter, r *http.Request, removed <-chan struct{}, _ http.Handler) {
+func Hang(_ http.ResponseWriter, r *http.Request, rule *Rule, _ http.Handler) {
 	select {
 	case <-r.Context().Done():
-	case <-removed:
+	case <-rule.removed:
 	}
 	panic(http.ErrAbortHandler)
 }
 
 // Hold forwards the request when the rule ends, whether or not the client is still there: a frozen one has no say in what it
 // has sent.
-func Hold(w http.ResponseWriter, r *http.Request, removed <-chan struct{}, forward http.Handler) {
-	<-removed
+func Hold(w http.ResponseWriter, r *http.Request, rule *Rule, forward http.Handler) {
+	<-rule.removed
 	insist(forward, w, r)
 }
 
+// HoldResponse forwards the request at once, and its answer when the rule ends: the client learns of a state that is past.
+func HoldResponse(w http.ResponseWriter, r *http.Request, rule *Rule, forward http.Handler) {
+	answer := httptest.NewRecorder()
+	insist(forward, answer, r)
+	rule.proxy.mu.Lock()
+	rule.answered++
+	rule.proxy.mu.Unlock()
+	<-rule.removed
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
 // Drop breaks the connection before Kubernetes sees the request.
-func Drop(http.ResponseWriter, *http.Request, <-chan struct{}, http.Handler) {
+func Drop(http.ResponseWriter, *http.Request, *Rule, http.Handler) {
 	panic(http.ErrAbortHandler)
 }
 
 // LoseResponse breaks the connection after Kubernetes has carried the request out.
-func LoseResponse(_ http.ResponseWriter, r *http.Request, _ <-chan struct{}, forward http.Handler) {
+func LoseResponse(_ http.ResponseWriter, r *http.Request, _ *Rule, forward http.Handler) {
 	insist(forward, lost{http.Header{}}, r)
 	panic(http.ErrAbortHandler)
 }

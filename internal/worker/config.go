@@ -14,6 +14,10 @@ type Config struct {
 	DrainWait time.Duration `env:"DRAIN_WAIT, default=8s" help:"how long running jobs may finish after SIGTERM before they are handed back; up to 9s"`
 	// RetryMax caps the growing delay between two tries.
 	RetryMax time.Duration `env:"RETRY_MAX, default=30s" help:"longest delay between two tries of one job"`
+	// SweepInterval is how often one worker compares all that exists with what was asked for. The jobs do without it.
+	SweepInterval time.Duration `env:"SWEEP_INTERVAL, default=5m" help:"how often a worker looks for what was left over; 0s is never"`
+	// OrphanGrace is for somebody who deletes a Pod to have its sandbox made anew at the same address.
+	OrphanGrace time.Duration `env:"ORPHAN_GRACE, default=15m" help:"how long a Pod without its Service, or the reverse, is left alone"`
 }
 
 // Validate finds values with which the loop could not run or not end in time.
@@ -27,6 +31,12 @@ func (c Config) Validate() error {
 	}
 	if c.RetryMax <= 0 {
 		problems = append(problems, fmt.Errorf("RETRY_MAX=%s: must be above 0s", c.RetryMax))
+	}
+	if c.SweepInterval < 0 {
+		problems = append(problems, fmt.Errorf("SWEEP_INTERVAL=%s: must be 0s or more", c.SweepInterval))
+	}
+	if c.OrphanGrace < 0 {
+		problems = append(problems, fmt.Errorf("ORPHAN_GRACE=%s: must be 0s or more", c.OrphanGrace))
 	}
 	return errors.Join(problems...)
 }

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -48,4 +49,30 @@ func TestARefusedOutcomeIsNeverSeenByAWaiter(t *testing.T) {
 	msg, err := announced.NextMsg(5 * time.Second)
 	require.NoError(t, err, "outcomes that count are announced")
 	require.NotContains(t, string(msg.Data), "nowhere.example")
+}
+
+// A create that finds its sandbox in the cluster must not promise what was deleted while it looked.
+func TestACreateDoesNotPromiseWhatWasDeletedWhileItLooked(t *testing.T) {
+	t.Parallel()
+	proxy := testenv.Proxy(t, testenv.Cluster(t))
+	d := testenv.Stack(t, testenv.APIs(2), testenv.APIThrough(0, proxy))
+	c, id := d.APIs[1].Client(), "looked-at"
+	c.Create(t.Context(), id).Want(t, http.StatusOK)
+	old := d.WaitUntilRunning(id)
+	d.NATS.WaitUntilQuiet(5 * time.Second)
+
+	reads := proxy.On(testenv.Match{Verb: "get"}, testenv.HoldResponse)
+	answer := make(chan testenv.Response, 1)
+	go func() { answer <- d.APIs[0].Client().Create(t.Context(), id) }()
+	testenv.Until(t, 5*time.Second, func() error {
+		if n := reads.Answered(); n < 2 {
+			return fmt.Errorf("%d reads of 2 have been answered", n)
+		}
+		return nil
+	})
+	c.Delete(t.Context(), id).Want(t, http.StatusOK)
+	reads.Remove()
+	(<-answer).Want(t, http.StatusOK)
+	require.NotEqual(t, old, *c.Presence(t.Context(), id).Want(t, http.StatusOK).Body.UID)
+	require.NotEqual(t, old, d.WaitUntilRunning(id))
 }

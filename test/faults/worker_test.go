@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -86,6 +87,60 @@ func TestADeleteThatArrivesLateDoesNotHitTheSuccessor(t *testing.T) {
 	require.Equal(t, uid, d.WaitUntilRunning(id))
 	require.Nil(t, d.Pod(id).DeletionTimestamp)
 	require.Equal(t, service, d.Service(id).UID)
+}
+
+// A create that is under way when its sandbox is deleted is undone by whoever sent it.
+func TestACreateThatArrivesLateIsUndone(t *testing.T) {
+	t.Parallel()
+	proxy := testenv.Proxy(t, testenv.Cluster(t))
+	d := testenv.Stack(t, testenv.Workers(2), testenv.WorkerThrough(0, proxy))
+	c, id := d.Client(), "late"
+	d.Workers[1].Stop()
+	creates := proxy.On(testenv.Match{Verb: "create"}, testenv.Hold)
+	c.Create(t.Context(), id, testenv.Prefer("respond-async")).Want(t, http.StatusAccepted)
+	waitUntilHit(t, creates, 2)
+	d.Workers[1].Start()
+	deleted := make(chan testenv.Response, 1)
+	go func() { deleted <- c.Delete(t.Context(), id) }()
+	select {
+	case r := <-deleted:
+		deleted <- r
+	case <-time.After(time.Second):
+	}
+	creates.Remove()
+	(<-deleted).Want(t, http.StatusOK)
+	d.NATS.WaitUntilQuiet(10 * time.Second)
+	d.WaitUntilGone(id, 5*time.Second)
+}
+
+// A worker that NATS cannot hear must stop before its job may be somebody else's.
+func TestAWorkerThatIsCutOffStopsInTime(t *testing.T) {
+	t.Parallel()
+	proxy := testenv.Proxy(t, testenv.Cluster(t))
+	d := testenv.Stack(t, testenv.Through(proxy), testenv.Env("ACK_WAIT", ackWait.String()), testenv.Env("K8S_REQUEST_TIMEOUT", "30s"))
+	creates := proxy.On(testenv.Match{Verb: "create"}, testenv.Hang)
+	d.Client().Create(t.Context(), "late", testenv.Prefer("respond-async")).Want(t, http.StatusAccepted)
+	waitUntilHit(t, creates, 2)
+	nc, _ := d.NATS.Connect()
+	heartbeats, err := nc.SubscribeSync("$JS.ACK.SANDBOX_JOBS.>")
+	require.NoError(t, err)
+	for range 3 { // a third of ackWait apart: by then the first lease is over
+		beat, err := heartbeats.NextMsg(ackWait)
+		require.NoError(t, err)
+		require.Equal(t, "+WPI", string(beat.Data))
+	}
+	require.Zero(t, creates.Over(), "heartbeats were ignored")
+	d.NATS.Stop()
+	testenv.Until(t, ackWait, func() error {
+		if over := creates.Over(); over < 2 {
+			return fmt.Errorf("%d of 2 requests have been given up", over)
+		}
+		return nil
+	})
+	require.Equal(t, 2, creates.Hits(), "it wrote again")
+	creates.Remove()
+	d.NATS.Start()
+	d.WaitUntilRunning("late")
 }
 
 func TestAWorkerThatIsToldToEndFinishesWhatItHas(t *testing.T) {

@@ -44,16 +44,29 @@ type half[Object object, List any] struct {
 	get      func() Object
 	set      func(Object)
 	copy     func(Object) Object
+	list     func(Object) List
 }
 
 func (k *kube) pods(actor string) half[*corev1.Pod, *corev1.PodList] {
 	return half[*corev1.Pod, *corev1.PodList]{k, actor, "pods", func() *corev1.Pod { return k.pod },
-		func(p *corev1.Pod) { k.pod = p }, (*corev1.Pod).DeepCopy}
+		func(p *corev1.Pod) { k.pod = p }, (*corev1.Pod).DeepCopy, func(p *corev1.Pod) *corev1.PodList {
+			list := &corev1.PodList{}
+			if p != nil {
+				list.Items = append(list.Items, *p.DeepCopy())
+			}
+			return list
+		}}
 }
 
 func (k *kube) services(actor string) half[*corev1.Service, *corev1.ServiceList] {
 	return half[*corev1.Service, *corev1.ServiceList]{k, actor, "services", func() *corev1.Service { return k.service },
-		func(s *corev1.Service) { k.service = s }, (*corev1.Service).DeepCopy}
+		func(s *corev1.Service) { k.service = s }, (*corev1.Service).DeepCopy, func(s *corev1.Service) *corev1.ServiceList {
+			list := &corev1.ServiceList{}
+			if s != nil {
+				list.Items = append(list.Items, *s.DeepCopy())
+			}
+			return list
+		}}
 }
 
 func (h half[Object, List]) gr() schema.GroupResource {
@@ -106,8 +119,13 @@ func (h half[Object, List]) Get(ctx context.Context, name string, _ metav1.GetOp
 	})
 }
 
-func (h half[Object, List]) List(context.Context, metav1.ListOptions) (List, error) {
-	panic("the protocol lists nothing")
+func (h half[Object, List]) List(ctx context.Context, _ metav1.ListOptions) (List, error) {
+	var none Object
+	var list List
+	if _, err := h.request(ctx, "list", "", func() (Object, error) { return none, nil }); err != nil {
+		return list, err
+	}
+	return h.list(h.get()), nil
 }
 
 func (h half[Object, List]) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {

@@ -23,6 +23,7 @@ var weathers = map[string]faults{
 	"forgotten":     {gone: 20, lost: 3, crash: 1, redeliver: 1, expire: 20, final: 40, quota: true},
 	"streams lost":  {gone: 20, lost: 2, crash: 1, redeliver: 1, streamLost: 1},
 	"all at once":   {gone: 5, lost: 5, crash: 2, redeliver: 2, disturb: 1, apiCrash: 1, final: 20, quota: true},
+	"frozen":        {gone: 20, crash: 1, freeze: 3, lost: 2},
 	"slow to go":    {gone: 1, crash: 1, redeliver: 1},
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +35,7 @@ type faults struct {
 	outcomeLost int // only the outcomes are lost
 	apiCrash    int // an api dies while it waits
 	expire      int // all is quiet for an hour
+	freeze      int // a worker is frozen between its last check and its write, for longer than its lease
 	quota       bool
 	final       int // of 100 lost calls to Kubernetes, how many are refusals for good
 }
@@ -73,6 +76,7 @@ type run struct {
 	answers []answer
 	deletes []int // positions of answered deletes
 	workers []*workerRun
+	ghosts  []*workerRun // workers that are frozen
 	names   int
 	clients int // that still wait
 	cancels map[string]context.CancelFunc
@@ -88,7 +92,7 @@ type workerRun struct {
 }
 
 func newRun(choose chooser, f faults) *run {
-	s := &scheduler{choose: choose}
+	s := &scheduler{choose: choose, frozen: map[string]bool{}}
 	r := &run{scheduler: s, faults: f, cancels: map[string]context.CancelFunc{}}
 	r.streams = newStreams(s, f)
 	r.kube = &kube{s: s, faults: f, deleted: map[types.UID]int{}, outside: map[types.UID]bool{},
@@ -207,8 +211,12 @@ func (r *run) end(w *workerRun, why string) {
 	}
 }
 
-// maxSteps is far above what any history needs.
-const maxSteps = 5000
+const (
+	// stormSteps is how long bad things go on.
+	stormSteps = 300
+	// maxSteps is far above what any history needs.
+	maxSteps = 5000
+)
 
 // play runs the plan, with faults while it lasts, and then until all is quiet.
 func (r *run) play(ctx context.Context) {
@@ -219,13 +227,14 @@ func (r *run) play(ctx context.Context) {
 		r.startWorker(ctx)
 	}
 	sequential := r.choose(2) == 0
+	sweeps := 0
 	for n := 0; ; n++ {
 		if n == maxSteps {
 			r.problem = "not quiet after all this time"
 			return
 		}
 		ready := r.settle()
-		stormy := n < 300
+		stormy := n < stormSteps
 		if stormy && r.clients == 0 && r.storm(ctx) {
 			continue
 		}
@@ -243,11 +252,19 @@ func (r *run) play(ctx context.Context) {
 		}
 		if len(ready) == 0 {
 			switch {
+			case len(r.ghosts) > 0:
+				r.thaw()
 			case r.working():
 				r.pass(11 * time.Second)
 			case r.clients > 0:
 				r.pass(patience) // their outcome has been lost
-			case len(plan) == 0:
+			case len(plan) > 0:
+			case r.faults.freeze > 0 && sweeps < 2:
+				sweeps++
+				n = max(n, stormSteps) // another sweep would make up for one that met a fault
+				r.pass(2 * time.Minute)
+				r.sweep(ctx)
+			default:
 				return
 			}
 			continue
@@ -309,6 +326,10 @@ func (r *run) storm(ctx context.Context) bool {
 		// It was frozen. Its lease is over when it wakes up: it sends nothing any more.
 		r.end(w, "is too slow, its message goes to somebody else")
 		r.startWorker(ctx)
+	case len(r.ghosts) > 0 && r.choose.percent(10):
+		r.thaw()
+	case r.choose.percent(f.freeze):
+		return r.freeze(ctx)
 	case r.choose.percent(f.disturb):
 		r.kube.disturb(r.choose(3))
 	case f.quota && r.choose.percent(2):
@@ -343,6 +364,52 @@ func (r *run) storm(ctx context.Context) bool {
 		return false
 	}
 	return true
+}
+
+// freeze stops a worker that is about to write. Its message goes to somebody else.
+func (r *run) freeze(ctx context.Context) bool {
+	w := r.workers[r.choose(len(r.workers))]
+	for _, st := range r.pending(w.name) {
+		if !strings.HasPrefix(st.label, "create") && !strings.HasPrefix(st.label, "delete") {
+			continue
+		}
+		r.note("%-10s is frozen, about to %s", w.name, st.label)
+		w.held.holder = nil
+		r.frozen[w.name] = true
+		r.ghosts = append(r.ghosts, w)
+		r.workers = slices.DeleteFunc(r.workers, func(o *workerRun) bool { return o == w })
+		r.startWorker(ctx)
+		return true
+	}
+	return false
+}
+
+// thaw lets a frozen worker write what it was about to write, and kills it.
+func (r *run) thaw() {
+	w := r.ghosts[0]
+	r.ghosts = r.ghosts[1:]
+	delete(r.frozen, w.name)
+	r.note("%-10s wakes up", w.name)
+	for _, st := range r.pending(w.name) {
+		if strings.HasPrefix(st.label, "create") || strings.HasPrefix(st.label, "delete") {
+			r.grant(st, loseBack)
+		}
+	}
+	r.end(w, "is killed")
+}
+
+// sweep is a worker that looks for what was left over.
+func (r *run) sweep(ctx context.Context) {
+	r.clients++
+	records, cluster := client{r.streams, "sweep"}, r.cluster("sweep")
+	s := worker.NewSweep(records, cluster, worker.NewReconciler(records, cluster),
+		jobs.Config{Deadline: 24 * time.Hour, AckWait: 15 * time.Second},
+		worker.Config{SweepInterval: time.Minute, OrphanGrace: time.Minute}, slog.New(slog.DiscardHandler))
+	go func() {
+		defer func() { r.clients-- }()
+		r.note("%-10s begins", "sweep")
+		r.note("%-10s ends: %v", "sweep", s.Once(ctx))
+	}()
 }
 
 // lastWords lets what a worker has sent just before its death still arrive, or not.

@@ -26,6 +26,8 @@ type scheduler struct {
 	choose chooser
 	mu     sync.Mutex
 	steps  []*step
+	// frozen actors do not get their turn.
+	frozen map[string]bool
 	// log is the history of the run.
 	log []string
 }
@@ -80,7 +82,7 @@ func (s *scheduler) settle() []*step {
 	defer s.mu.Unlock()
 	ready := make([]*step, 0, len(s.steps))
 	for _, st := range s.steps {
-		if st.ready == nil || st.ready() {
+		if !s.frozen[st.actor] && (st.ready == nil || st.ready()) {
 			ready = append(ready, st)
 		}
 	}
@@ -91,6 +93,21 @@ func (s *scheduler) settle() []*step {
 		return strings.Compare(a.label, b.label)
 	})
 	return ready
+}
+
+// pending are the steps of one actor, ready or not.
+func (s *scheduler) pending(actor string) []*step {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var mine []*step
+	for _, st := range s.steps {
+		if st.actor == actor {
+			mine = append(mine, st)
+		}
+	}
+	slices.SortStableFunc(mine, func(a, b *step) int { return strings.Compare(a.label, b.label) })
+	return mine
 }
 
 // grant lets one goroutine go on.

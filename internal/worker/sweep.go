@@ -1,0 +1,160 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"sandbox-provisioner/internal/jobs"
+	"sandbox-provisioner/internal/k8s"
+	"sandbox-provisioner/internal/sandbox"
+)
+
+// Publisher is where a sweep asks for what is owed.
+type Publisher interface {
+	Records
+	Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error)
+}
+
+// Inventory lists what exists.
+type Inventory interface {
+	List(ctx context.Context) ([]k8s.Sighting, error)
+}
+
+// A Sweep is the backstop behind the jobs: now and then it compares all that exists with the last intents, and has carried out
+// what is owed. It is for the one case that the jobs cannot see: a worker that was frozen between its last check and its
+// write, and died after it.
+type Sweep struct {
+	records    Publisher
+	inventory  Inventory
+	reconciler *Reconciler
+	jobs       jobs.Config
+	cfg        Config
+	now        func() time.Time
+	log        *slog.Logger
+	// halves is since when a sandbox has been seen with one of its objects only. Forgetting it delays a clean-up.
+	halves map[string]time.Time
+}
+
+// NewSweep returns a Sweep.
+func NewSweep(
+	records Publisher, inventory Inventory, reconciler *Reconciler, jobsCfg jobs.Config, cfg Config, log *slog.Logger,
+) *Sweep {
+	return &Sweep{
+		records: records, inventory: inventory, reconciler: reconciler, jobs: jobsCfg, cfg: cfg, now: time.Now, log: log,
+		halves: map[string]time.Time{},
+	}
+}
+
+// Run sweeps every SWEEP_INTERVAL, give or take half of it so that workers do not sweep together, until ctx ends.
+func (s *Sweep) Run(ctx context.Context) {
+	for s.cfg.SweepInterval > 0 {
+		timer := time.NewTimer(s.cfg.SweepInterval/2 + rand.N(s.cfg.SweepInterval)) //nolint:gosec // jitter, not a secret
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if err := s.Once(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("sweep not complete", slog.Any("error", err))
+		}
+	}
+}
+
+// Once looks at everything that exists. Its error joins those of the ids that could not be looked at.
+func (s *Sweep) Once(ctx context.Context) error {
+	seen, err := s.inventory.List(ctx)
+	if err != nil {
+		return err
+	}
+	halves := make(map[string]time.Time)
+	var errs []error
+	for _, found := range seen {
+		id := found.State.ID
+		if found.Pod != found.Service {
+			halves[id] = s.now()
+			if since, known := s.halves[id]; known {
+				halves[id] = since
+			}
+		}
+		errs = append(errs, s.look(ctx, found, halves[id]))
+	}
+	s.halves = halves
+	return errors.Join(errs...)
+}
+
+// look has carried out what is owed to one id. half is since when one of its objects is missing, zero when none is.
+func (s *Sweep) look(ctx context.Context, found k8s.Sighting, half time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, s.jobs.AckWait-leaseSlack)
+	defer cancel()
+	v, err := s.records.Look(ctx, found.State.ID)
+	if err != nil {
+		return err
+	}
+	what := s.owed(v, found, half)
+	if what == nothing {
+		return nil
+	}
+	s.log.Warn("sweep found something left over", slog.String("sandbox_id", v.ID), slog.String("owed", string(what)))
+	switch what {
+	case again:
+		_, err = s.records.Publish(ctx, v, v.Create(*v.Intent.Spec, uuid.NewString(), s.now(), s.jobs.Deadline))
+	case removal:
+		_, err = s.records.Publish(ctx, v, v.Delete(uuid.NewString(), s.now()))
+	default:
+		err = s.reconciler.Reconcile(ctx, v.ID, 1)
+	}
+	if errors.Is(err, jobs.ErrConflict) {
+		return nil // somebody asked for something else meanwhile, and that is carried out
+	}
+	return err
+}
+
+// leaseSlack keeps the work of a sweep on one id as short as an attempt at a job.
+const leaseSlack = time.Second
+
+// A debt is what is owed to an id.
+type debt string
+
+const (
+	nothing     debt = ""
+	reconciling debt = "reconciling" // the last intent, once more
+	again       debt = "creation"    // the same sandbox, in place of one of a life that was ended
+	removal     debt = "removal"     // of a half that nobody owns
+)
+
+// owed compares what exists with the last intent.
+func (s *Sweep) owed(v jobs.View, found k8s.Sighting, half time.Time) debt {
+	l := v.Lineage()
+	fits := (!found.Pod || l.Accepts(found.PodGeneration)) && (!found.Service || l.Accepts(found.ServiceGeneration))
+	switch {
+	case v.Seq > 0 && !v.Finished():
+		if v.Intent == nil || s.now().Sub(v.Intent.AcceptedAt) > 4*s.jobs.AckWait {
+			return reconciling // its message may be lost
+		}
+		return nothing
+	case v.Living() && !fits:
+		return again
+	case v.Seq > 0 && !v.Living() && !s.allowed(v, l, found):
+		return reconciling
+	case !half.IsZero() && s.now().Sub(half) >= s.cfg.OrphanGrace:
+		return removal
+	}
+	return nothing
+}
+
+// allowed tells whether what exists may exist after an intent that ended without a sandbox.
+func (s *Sweep) allowed(v jobs.View, l sandbox.Lineage, found k8s.Sighting) bool {
+	spared := func(g sandbox.Generation) bool {
+		if v.Intent != nil && v.Intent.Op == jobs.Absent {
+			return !l.Precedes(g)
+		}
+		return l.Accepts(g)
+	}
+	return (!found.Pod || spared(found.PodGeneration)) && (!found.Service || spared(found.ServiceGeneration))
+}
