@@ -32,6 +32,10 @@ test: ## run every test with the race detector, against a real kube-apiserver an
 smoke: ## start everything on free ports and play a gateway's day over HTTP
 	@$(NOCGO) run -buildvcs=false ./hack/smoke
 
+.PHONY: contract
+contract: ## check the whole contract: decoding, validation, objects of every mode on a real API server, settings, documents
+	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
+
 .PHONY: footprint
 footprint: ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint
