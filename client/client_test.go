@@ -382,7 +382,11 @@ func TestWaitReady(t *testing.T) {
 		"one whose Pod is being made again": {steps: []step{phase("NotFound", ""), job("present", "running"), ok(running)}, took: 500 * time.Millisecond},
 		"one that never was":                {steps: []step{missing, missing}, want: "NotFound", is: []error{client.ErrFailed, client.ErrNotFound}},
 		"one that is deleted":               {steps: []step{missing, job("absent", "succeeded")}, want: "NotFound", is: []error{client.ErrFailed, client.ErrNotFound}},
-		"one that was removed by hand":      {steps: []step{missing, job("present", "succeeded")}, want: "NotFound", is: []error{client.ErrFailed, client.ErrNotFound}},
+		"one that was removed by hand":      {steps: []step{missing, job("present", "succeeded"), missing}, want: "NotFound", is: []error{client.ErrFailed, client.ErrNotFound}},
+		"one that was made meanwhile":       {steps: []step{missing, job("present", "succeeded"), ok(running)}},
+		"one whose Pod is lost for good":    {steps: []step{missing, job("present", "succeeded"), phase("NotFound", "")}, want: "NotFound", is: []error{client.ErrFailed, client.ErrNotFound}},
+		"one that cannot be read again":     {steps: []step{missing, job("present", "succeeded"), refusal(500, "cannot be read")}, want: "cannot be read"},
+		"one whose delete is queued":        {steps: []step{missing, job("absent", "queued")}, want: "NotFound", is: []error{client.ErrFailed, client.ErrNotFound}},
 		"a cluster that cannot be read":     {steps: []step{refusal(500, "Kubernetes cannot be read")}, want: "cannot be read"},
 		"a queue that cannot be read":       {steps: []step{missing, refusal(500, "Internal Server Error")}, want: "Internal Server Error"},
 		"one that never starts":             {steps: []step{ok(pending)}, want: "ImagePullBackOff no such image", is: []error{context.DeadlineExceeded}, took: 10 * time.Second},
@@ -407,6 +411,16 @@ func TestWaitReady(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestPollInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := answers(ok(pending), ok(running)).client(client.WithPollInterval(3*time.Second)).WaitReady(t.Context(), "a1")
+		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(start))
+	})
 }
 
 func TestWaitGone(t *testing.T) {

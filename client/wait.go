@@ -48,10 +48,20 @@ func (c *Client) coming(ctx context.Context, id string, left *Sandbox, job *Job)
 		}
 	}
 	switch {
-	case job == nil || job.Op != Present || job.State == JobSucceeded:
+	case job == nil || job.Op != Present:
 		return nil, &FailedError{ID: id, Sandbox: left}
 	case job.State == JobFailed:
 		return nil, &FailedError{ID: id, Sandbox: left, Job: job}
+	case job.State == JobSucceeded:
+		// It may have been made after the cluster was read.
+		switch s, err := c.Get(ctx, id); {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return nil, err
+		case err != nil || s.Status == NotFound:
+			return nil, &FailedError{ID: id, Sandbox: s}
+		default:
+			return s, nil
+		}
 	}
 	return &Sandbox{ID: id, Status: Pending, Reason: job.Reason, Message: job.Message}, nil
 }

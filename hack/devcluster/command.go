@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 func parse(flags *flag.FlagSet, about string, args []string) error {
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(args)
-	if err == flag.ErrHelp {
+	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stdout, "%s\n\nUsage: devcluster %s [flags]\n\nFlags:\n", about, flags.Name())
 		flags.SetOutput(os.Stdout)
 		flags.PrintDefaults()

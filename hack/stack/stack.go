@@ -161,9 +161,6 @@ func (s *Stack) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case err := <-ended:
-		if ctx.Err() != nil {
-			return nil // Ctrl-C reaches the children too
-		}
 		return err
 	}
 }

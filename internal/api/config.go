@@ -1,3 +1,4 @@
+// Package api is the REST side: routes, authentication, decoding, waiting for outcomes, and the shapes of errors.
 package api
 
 import (

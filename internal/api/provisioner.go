@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/k8s"
@@ -296,17 +297,18 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	if seen.Pod && seen.Service {
+	if seen.Pod && seen.Service && !p.young(seen) {
 		return p.found(seen, nil), nil
 	}
-	// With NATS down the cluster's word stands: it is the only registry of what exists.
 	lookCtx, cancel := context.WithTimeout(ctx, jobLookTimeout)
 	defer cancel()
-	v, err := p.jobs.Look(lookCtx, id)
-	if err != nil {
-		return p.found(seen, nil), nil //nolint:nilerr // as said above
-	}
-	if v.Living() {
+	v, lookErr := p.jobs.Look(lookCtx, id)
+	switch {
+	case lookErr != nil: // the cluster's word stands: it is the only registry of what exists
+		return p.found(seen, nil), nil
+	case isOver(v):
+		seen = k8s.Sighting{State: sandbox.State{ID: id, Status: sandbox.NotFound}}
+	case v.Living() && (!seen.Pod || !seen.Service):
 		// It may have been finished after the cluster was read.
 		if seen, err = p.cluster.Get(ctx, id); err != nil {
 			return Found{}, err
@@ -315,13 +317,63 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 	return p.found(seen, &v), nil
 }
 
+// List reads all sandboxes, sorted by id. An error never means absence.
+func (p *Provisioner) List(ctx context.Context) ([]sandbox.State, error) {
+	all, err := p.cluster.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	over := p.over(ctx, all)
+	states := make([]sandbox.State, 0, len(all))
+	for i := range all {
+		if !over[i] {
+			states = append(states, all[i].State)
+		}
+	}
+	return states, nil
+}
+
+// maxListLooks bounds the looks at the queue that a list takes.
+const maxListLooks = 128
+
+// over tells which of the youngest sandboxes are over.
+func (p *Provisioner) over(ctx context.Context, all []k8s.Sighting) []bool {
+	over := make([]bool, len(all))
+	ctx, cancel := context.WithTimeout(ctx, jobLookTimeout)
+	defer cancel()
+	var looks errgroup.Group
+	looks.SetLimit(16)
+	for i, n := 0, 0; i < len(all) && n < maxListLooks; i++ {
+		if !p.young(all[i]) {
+			continue
+		}
+		n++
+		looks.Go(func() error {
+			v, err := p.jobs.Look(ctx, all[i].State.ID)
+			over[i] = err == nil && isOver(v)
+			return nil
+		})
+	}
+	_ = looks.Wait() // no error: the cluster's word stands
+	return over
+}
+
+// young tells whether a sandbox may be the work of a create that a delete has overtaken: what was on its way to Kubernetes
+// when the delete was answered arrives all the same, and is there until its worker looks again.
+func (p *Provisioner) young(seen k8s.Sighting) bool {
+	return p.now().Sub(seen.State.CreatedAt) < p.patience
+}
+
+// isOver tells whether the last request was a delete that has been carried out, so that nothing of the id counts any more.
+func isOver(v jobs.View) bool { return v.Finished() && v.Intent != nil && v.Intent.Op == jobs.Absent }
+
 // found decides what is said of a sandbox, of which the queue says v, or nothing.
 func (p *Provisioner) found(seen k8s.Sighting, v *jobs.View) Found {
 	f := Found{Sandbox: seen.State, Exists: seen.Service}
 	if v != nil && v.Intent != nil && v.Intent.Op == jobs.Present && !v.Living() {
 		f.Job = v
 	}
-	if v != nil && v.Pending() && !(seen.Pod && seen.Service) {
+	if v != nil && v.Pending() && (!seen.Pod || !seen.Service) {
 		f.Sandbox.Status = sandbox.Pending
 		if !seen.Service {
 			f.Sandbox.URL = p.url(f.Sandbox.ID)

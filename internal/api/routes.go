@@ -154,22 +154,22 @@ func (h *handler) list(c *gin.Context) {
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), h.cfg.ReadWait)
 	defer cancel()
-	all, err := h.cluster.List(ctx)
+	all, err := h.provisioner.List(ctx)
 	if err != nil {
 		replyError(c, unreadable(err))
 		return
 	}
 	page := listReply{Sandboxes: make([]sandboxReply, 0, len(all))}
 	after := c.Query("continue")
-	for _, seen := range all {
-		if seen.State.ID <= after {
+	for _, state := range all {
+		if state.ID <= after {
 			continue
 		}
 		if limit > 0 && len(page.Sandboxes) == limit {
 			page.Continue = page.Sandboxes[limit-1].ID
 			break
 		}
-		page.Sandboxes = append(page.Sandboxes, newSandboxReply(seen.State))
+		page.Sandboxes = append(page.Sandboxes, newSandboxReply(state))
 	}
 	page.Count = len(page.Sandboxes)
 	reply(c, http.StatusOK, page)

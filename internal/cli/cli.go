@@ -101,7 +101,7 @@ func (p Program[C]) run(cfg C, log *slog.Logger) int {
 	info := version.Get()
 	log.Info("starting", slog.String(keyProgram, p.Name), slog.String(keyVersion, info.Version), slog.String(keyCommit, info.Commit))
 	err := p.Run(ctx, cfg, log)
-	if err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		log.Error("failed", slog.String(keyError, err.Error()))
 		return ExitFailure
 	}

@@ -71,7 +71,7 @@ func (c *Consumer) Fetch(ctx context.Context, n int) (<-chan *Delivery, error) {
 func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time) *Delivery {
 	d := &Delivery{ID: idOf(msg.Subject()), Attempt: 1, msg: msg, c: c, Until: c.leaseFrom(asked)}
 	if meta, err := msg.Metadata(); err == nil {
-		d.Attempt = int(min(meta.NumDelivered, 1<<30)) //nolint:gosec // bounded on this line
+		d.Attempt = int(min(meta.NumDelivered, 1<<30))
 	}
 	return d
 }

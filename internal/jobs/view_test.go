@@ -22,19 +22,30 @@ func bigSpec() sandbox.Spec {
 	return s
 }
 
+// old is the view of an id that somebody asked for before, of whose outcome nothing is known yet.
+func old() View {
+	return View{ID: "a1", Stream: 100, Seq: 1, Intent: &Intent{Op: Present, SandboxID: "a1", Outcomes: 200}, OutcomeStream: 200}
+}
+
 // present is the view of an id whose last intent is a Present at seq.
 func present(seq uint64, o *Outcome) View {
-	in := View{ID: "a1"}.Create(smallSpec(), "r1", noon, time.Minute)
-	return View{ID: "a1", Stream: 100, Seq: seq, Intent: &in, Outcome: o}
+	v := old()
+	in := v.Create(smallSpec(), "r1", noon, time.Minute)
+	v.Seq, v.Intent, v.Outcome = seq, &in, o
+	return v
 }
 
 func absent(seq uint64, o *Outcome) View {
-	in := View{ID: "a1"}.Delete("r1", noon)
-	return View{ID: "a1", Stream: 100, Seq: seq, Intent: &in, Outcome: o}
+	v := old()
+	in := v.Delete("r1", noon)
+	v.Seq, v.Intent, v.Outcome = seq, &in, o
+	return v
 }
 
 func malformed(seq uint64, o *Outcome) View {
-	return View{ID: "a1", Stream: 100, Seq: seq, Malformed: errors.New("not an intent"), Outcome: o}
+	v := old()
+	v.Seq, v.Intent, v.Malformed, v.Outcome = seq, nil, errors.New("not an intent"), o
+	return v
 }
 
 func TestWhatAViewSays(t *testing.T) {
@@ -94,13 +105,12 @@ func TestTheFenceOfACreateIsTheNewestDeletion(t *testing.T) {
 
 func TestIntentsCarryWhatTheyNeed(t *testing.T) {
 	t.Parallel()
-	v := View{ID: "a1", Stream: 100}
 	spec := smallSpec()
 	require.Equal(t, Intent{
-		Op: Present, SandboxID: "a1", Spec: &spec, SpecHash: spec.Hash(), RequestID: "r",
+		Op: Present, SandboxID: "a1", Spec: &spec, SpecHash: spec.Hash(), RequestID: "r", Outcomes: 200,
 		AcceptedAt: noon, Deadline: noon.Add(time.Minute),
-	}, v.Create(spec, "r", noon, time.Minute))
-	require.Equal(t, Intent{Op: Absent, SandboxID: "a1", RequestID: "r", AcceptedAt: noon}, v.Delete("r", noon),
+	}, old().Create(spec, "r", noon, time.Minute))
+	require.Equal(t, Intent{Op: Absent, SandboxID: "a1", RequestID: "r", AcceptedAt: noon, Outcomes: 200}, old().Delete("r", noon),
 		"a deletion is never given up, so it has no deadline")
 }
 
@@ -111,7 +121,49 @@ func TestLineageOfAView(t *testing.T) {
 	require.Equal(t, sandbox.Lineage{
 		Generation: sandbox.Generation{Stream: 100, Seq: 7}, Fence: 2, Settled: 3, Failed: 5,
 	}, v.Lineage())
-	require.Equal(t, sandbox.Lineage{Generation: sandbox.Generation{Stream: 100, Seq: 7}}, malformed(7, nil).Lineage())
+	require.Equal(t, sandbox.Lineage{Generation: sandbox.Generation{Stream: 100, Seq: 7}}, present(7, nil).Lineage())
+}
+
+// follows is the view after the successor of the last intent of v was published at seq.
+func follows(v View, seq uint64) View {
+	in := v.Create(smallSpec(), "r2", noon, time.Minute)
+	v.Seq, v.Intent, v.Malformed = seq, &in, nil
+	return v
+}
+
+// What may have been promised must not be condemned with the intents that fail.
+func TestWhatMayHaveBeenPromisedStaysSettled(t *testing.T) {
+	t.Parallel()
+	forgotten := View{ID: "a1", Stream: 100, OutcomeStream: 200}
+	lost := func(v View) View { v.OutcomeStream++; return v }
+	for name, test := range map[string]struct {
+		view View
+		want uint64
+	}{
+		"all before the first intent that is remembered":     {follows(forgotten, 7), 6},
+		"and that is handed on":                              {follows(follows(forgotten, 7), 9), 6},
+		"nothing after an intent without an outcome":         {present(7, nil), 0},
+		"what an outcome says":                               {present(7, &Outcome{SettledSeq: 3}), 3},
+		"nothing, if an outcome says so":                     {with(follows(forgotten, 7), &Outcome{}), 0},
+		"what the outcome said, after it has been forgotten": {with(follows(present(7, &Outcome{SettledSeq: 3}), 9), nil), 3},
+		"all before, when the outcomes were lost":            {lost(present(7, nil)), 6},
+		"the last one too, for whoever comes after the loss": {follows(lost(present(7, nil)), 9), 7},
+		"all before a message that cannot be read":           {malformed(7, nil), 6},
+		"and that message too, for whoever comes after it":   {follows(malformed(7, nil), 9), 7},
+		"what the outcome says, whatever cannot be read":     {malformed(7, &Outcome{SettledSeq: 3}), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, test.view.Lineage().Settled)
+			require.Equal(t, test.want, test.view.Progress(Running, nil, 1, noon).SettledSeq, "a record hands it on")
+		})
+	}
+}
+
+// with is v with another outcome.
+func with(v View, o *Outcome) View {
+	v.Outcome = o
+	return v
 }
 
 func TestServes(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -21,11 +21,11 @@ type client[Object, List any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// Clients of the two kinds of objects. Those of client-go satisfy them.
-type (
-	PodClient     = client[*corev1.Pod, *corev1.PodList]
-	ServiceClient = client[*corev1.Service, *corev1.ServiceList]
-)
+// PodClient is satisfied by client-go's client of Pods.
+type PodClient = client[*corev1.Pod, *corev1.PodList]
+
+// ServiceClient is satisfied by client-go's client of Services.
+type ServiceClient = client[*corev1.Service, *corev1.ServiceList]
 
 // A Cluster reconciles and reads sandboxes in one namespace. It is safe for concurrent use.
 type Cluster struct {
@@ -35,7 +35,7 @@ type Cluster struct {
 }
 
 // New returns the Cluster behind a typed client. No request takes longer than timeout.
-func New(core v1.CoreV1Interface, set Settings, timeout time.Duration) *Cluster {
+func New(core corev1client.CoreV1Interface, set Settings, timeout time.Duration) *Cluster {
 	return NewWithClients(core.Pods(set.Namespace), core.Services(set.Namespace), set, timeout)
 }
 

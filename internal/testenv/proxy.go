@@ -296,7 +296,7 @@ func Refuse(code int, reason metav1.StatusReason, message string) Action {
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, //nolint:gosec // three digits
+			Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
 		})
 	}
 }

@@ -60,6 +60,10 @@ func (w *Worker) Run(ctx context.Context) {
 			continue
 		}
 		for d := range deliveries {
+			if ctx.Err() != nil {
+				_ = d.Nak(handBackDelay)
+				continue
+			}
 			free--
 			running.Go(func() {
 				defer slots.Release(1)
@@ -69,6 +73,9 @@ func (w *Worker) Run(ctx context.Context) {
 		slots.Release(int64(free))
 	}
 }
+
+// handBackDelay keeps a job that comes while the worker drains from coming back to it at once: its request stays open.
+const handBackDelay = 250 * time.Millisecond
 
 var (
 	errDrained   = errors.New("the worker is shutting down")
@@ -93,10 +100,11 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 	var retry *sandbox.Retry
 	var failure *sandbox.Failure
 	switch {
+	case errors.Is(cause, errLeaseLost):
+		// An answer would count all the same, even one that ends the job for him who has it now.
+		w.log.Warn("job given up, it may be somebody else's by now", slog.String("sandbox_id", d.ID))
 	case err == nil:
 		_ = d.Ack()
-	case errors.Is(cause, errLeaseLost):
-		w.log.Warn("job given up, it may be somebody else's by now", slog.String("sandbox_id", d.ID))
 	case errors.Is(cause, errDrained):
 		_ = d.Nak(0)
 	case errors.As(err, &failure):

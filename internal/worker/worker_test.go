@@ -424,21 +424,23 @@ func TestWhileTheClusterIsUnavailableJobsWait(t *testing.T) {
 		ids = append(ids, fmt.Sprint("id-", i))
 	}
 	d.create(ids...)
-	var down atomic.Bool
-	down.Store(true)
+	up := make(chan struct{})
 	c := &cluster{ensure: func(context.Context, string) error {
-		if down.Load() {
+		select {
+		case <-up:
+			return nil
+		default:
 			return retry(sandbox.ReasonUnavailable, 0)
 		}
-		return nil
 	}}
 	pings := make(chan struct{})
 	d.work(c, usual(2), func(context.Context) error {
-		if down.Load() {
-			pings <- struct{}{}
+		select {
+		case <-up:
+			return nil
+		case pings <- struct{}{}:
 			return errors.New("connection refused")
 		}
-		return nil
 	})
 	<-pings // the gate is shut; one more job may have been fetched before
 	<-pings
@@ -448,8 +450,7 @@ func TestWhileTheClusterIsUnavailableJobsWait(t *testing.T) {
 		<-pings
 		require.Equal(t, tries, c.all(), "and nothing is tried until the cluster answers")
 	}
-	down.Store(false)
-	<-pings // the one that is on its way
+	close(up)
 	d.requireSucceeded(ids...)
 }
 

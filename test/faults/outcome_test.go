@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -64,15 +65,51 @@ func TestACreateDoesNotPromiseWhatWasDeletedWhileItLooked(t *testing.T) {
 	reads := proxy.On(testenv.Match{Verb: "get"}, testenv.HoldResponse)
 	answer := make(chan testenv.Response, 1)
 	go func() { answer <- d.APIs[0].Client().Create(t.Context(), id) }()
+	waitUntilLooked(t, reads)
+	c.Delete(t.Context(), id).Want(t, http.StatusOK)
+	reads.Remove()
+	(<-answer).Want(t, http.StatusOK)
+	there := c.Presence(t.Context(), id).Want(t, http.StatusOK)
+	require.NotNil(t, there.Body.UID, "it was promised: %v", there)
+	require.NotEqual(t, old, *there.Body.UID)
+	require.Equal(t, *there.Body.UID, d.WaitUntilRunning(id))
+}
+
+// A create that was decided on before a delete, and queued after it, must not take over what the delete is about.
+func TestACreateThatADeleteOvertookIsDecidedOnAgain(t *testing.T) {
+	t.Parallel()
+	proxy := testenv.Proxy(t, testenv.Cluster(t))
+	d := testenv.Stack(t, testenv.APIs(2), testenv.APIThrough(0, proxy))
+	c, id := d.APIs[1].Client(), "overtaken"
+	c.Create(t.Context(), id).Want(t, http.StatusOK)
+	old := d.WaitUntilRunning(id)
+	d.NATS.WaitUntilQuiet(5 * time.Second)
+	d.StopWorkers()
+
+	reads := proxy.On(testenv.Match{Verb: "get"}, testenv.HoldResponse)
+	answer := make(chan testenv.Response, 1)
+	go func() { answer <- d.APIs[0].Client().Create(t.Context(), id, testenv.Prefer("wait=25")) }()
+	waitUntilLooked(t, reads)
+	c.Delete(t.Context(), id, testenv.Prefer("respond-async")).Want(t, http.StatusAccepted)
+	reads.Remove()
+	testenv.Until(t, 5*time.Second, func() error {
+		if r := c.Job(t.Context(), id); r.Body.Op != "present" {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+	d.StartWorkers()
+	(<-answer).Want(t, http.StatusOK)
+	require.NotEqual(t, old, d.WaitUntilRunning(id))
+}
+
+// waitUntilLooked waits until Kubernetes has answered the reads of both halves, which the rule holds back.
+func waitUntilLooked(t *testing.T, reads *testenv.Rule) {
+	t.Helper()
 	testenv.Until(t, 5*time.Second, func() error {
 		if n := reads.Answered(); n < 2 {
 			return fmt.Errorf("%d reads of 2 have been answered", n)
 		}
 		return nil
 	})
-	c.Delete(t.Context(), id).Want(t, http.StatusOK)
-	reads.Remove()
-	(<-answer).Want(t, http.StatusOK)
-	require.NotEqual(t, old, *c.Presence(t.Context(), id).Want(t, http.StatusOK).Body.UID)
-	require.NotEqual(t, old, d.WaitUntilRunning(id))
 }

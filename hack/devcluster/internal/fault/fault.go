@@ -14,6 +14,7 @@ import (
 // Kind is a way to misbehave. README.md describes what each does to a Pod.
 type Kind string
 
+// The Kinds.
 const (
 	// None makes a Pod healthy although a weaker source (annotation, image) says otherwise.
 	None              Kind = "none"
@@ -35,17 +36,16 @@ var Kinds = []Kind{
 	NotReady,
 }
 
+// Annotations on a Pod that mean the same as the fields of a Fault.
 const (
-	// AnnotationFault, AnnotationMessage, AnnotationDelay and AnnotationDuration on a Pod mean the same as the
-	// fields of a Fault.
 	AnnotationFault    = "simulated-node/fault"
 	AnnotationMessage  = "simulated-node/message"
 	AnnotationDelay    = "simulated-node/delay"
 	AnnotationDuration = "simulated-node/duration"
-
-	// imageMarker in the name of the image of the container named sandbox is followed by a Kind.
-	imageMarker = "simulated-fault-"
 )
+
+// imageMarker in the name of the image of the container named sandbox is followed by a Kind.
+const imageMarker = "simulated-fault-"
 
 // Container is the name of the container that misbehaves; a Pod without it lets its first one misbehave.
 const Container = "sandbox"

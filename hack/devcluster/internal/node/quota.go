@@ -94,6 +94,7 @@ func countable(name corev1.ResourceName) bool {
 		corev1.ResourceServicesLoadBalancers, "count/pods", "count/services",
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
 		return true
+	default:
 	}
 	return strings.HasPrefix(string(name), "requests.") && name != corev1.ResourceRequestsStorage ||
 		strings.HasPrefix(string(name), "limits.")
@@ -117,13 +118,13 @@ func (n *Node) count(namespace string, now time.Time) corev1.ResourceList {
 		requests := effective(pod, func(c corev1.Container) corev1.ResourceList { return c.Resources.Requests })
 		limits := effective(pod, func(c corev1.Container) corev1.ResourceList { return c.Resources.Limits })
 		for name, quantity := range requests {
-			add(used, corev1.ResourceName("requests."+name), quantity)
+			add(used, "requests."+name, quantity)
 			if name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage {
 				add(used, name, quantity)
 			}
 		}
 		for name, quantity := range limits {
-			add(used, corev1.ResourceName("limits."+name), quantity)
+			add(used, "limits."+name, quantity)
 		}
 	})
 	services, _ := n.services.Services(namespace).List(labels.Everything())
