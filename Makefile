@@ -36,6 +36,10 @@ smoke: ## start everything on free ports and play a gateway's day over HTTP
 contract: ## check the whole contract: decoding, validation, objects of every mode on a real API server, settings, documents
 	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
 
+.PHONY: chaos
+chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays
+	@$(NOCGO) run -buildvcs=false ./hack/chaos
+
 .PHONY: footprint
 footprint: ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint

@@ -407,11 +407,11 @@ func TestAnUnreadableOutcomeIsIgnoredAndReplaced(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	q := b.queue()
-	v := ask(t, q, "a1")
+	ask(t, q, "a1")
 	_, err := b.jetstream().Publish(t.Context(), "sandbox.outcomes.test.a1", []byte("hello"))
 	require.NoError(t, err)
 
-	v = look(t, q, "a1")
+	v := look(t, q, "a1")
 	require.Nil(t, v.Outcome)
 	record(t, q, v, v.Success(nil, 1, noon))
 	require.True(t, look(t, q, "a1").Finished())
