@@ -57,9 +57,7 @@ ensure() {
       say "the Docker engine was started, pid $pid, log $log"
       return
     fi
-    if ! ours >/dev/null; then
-      kill -0 "$pid" 2>/dev/null || break # between its start and its exec it has another name
-    fi
+    kill -0 "$pid" 2>/dev/null || break
     sleep 0.2
   done
   tail -30 "$log" >&2

@@ -39,6 +39,7 @@ func newTestCore(t *testing.T, handler http.Handler) corev1client.CoreV1Interfac
 func encode(t *testing.T, mediaType string, obj runtime.Object) string {
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
 	require.True(t, ok)
+	obj = obj.DeepCopyObject() // it is written to while it is encoded, and handlers share it
 	b, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, schema.GroupVersion{Version: "v1"}), obj)
 	require.NoError(t, err)
 	return string(b)

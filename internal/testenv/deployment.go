@@ -73,6 +73,9 @@ func On[P Program](other *Deployment[P]) Option {
 	return func(p *plan) { p.nats, p.namespace = other.NATS, other.Namespace }
 }
 
+// NATSAt lets all programs use a NATS that somebody else has started. The Deployment has none of its own then.
+func NATSAt(url string) Option { return func(p *plan) { p.natsURL = url } }
+
 // ClusterIP gives sandboxes Services of that type. Otherwise they have node ports, which are few.
 func ClusterIP() Option { return Env("SANDBOX_SERVICE_TYPE", "ClusterIP") }
 
@@ -83,6 +86,7 @@ type plan struct {
 	apiEnv        map[int]map[string]string
 	workerEnv     map[int]map[string]string
 	nats          *NATSServer
+	natsURL       string
 	namespace     string
 }
 
@@ -102,13 +106,16 @@ func deploy[P Program](t testing.TB, opts []Option, newProgram func(kind kind, n
 	for _, opt := range opts {
 		opt(&p)
 	}
-	if p.nats == nil {
-		p.nats = NATS(t)
+	if p.natsURL == "" {
+		if p.nats == nil {
+			p.nats = NATS(t)
+		}
+		p.natsURL = p.nats.URL()
 	}
 	if p.namespace == "" {
 		p.namespace = cluster.Namespace(t)
 	}
-	p.env["NATS_URL"], p.env["K8S_NAMESPACE"] = p.nats.URL(), p.namespace
+	p.env["NATS_URL"], p.env["K8S_NAMESPACE"] = p.natsURL, p.namespace
 
 	d := &Deployment[P]{Cluster: cluster, NATS: p.nats, Namespace: p.namespace, t: t}
 	environment := func(more map[string]string) map[string]string {

@@ -106,6 +106,18 @@ func (m *memory) store(v jobs.View, o jobs.Outcome) (jobs.View, error) {
 	return v, nil
 }
 
+func (m *memory) Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v.Seq != m.view.Seq {
+		return jobs.View{}, jobs.ErrConflict
+	}
+	m.view.Seq++
+	m.view.Intent, m.view.Malformed = &in, nil
+	m.journal.note("publish %s", in.Op)
+	return m.view, ctx.Err()
+}
+
 // publish appends what next makes of the last view.
 func (m *memory) publish(next func(jobs.View) jobs.Intent) {
 	m.mu.Lock()

@@ -20,9 +20,10 @@ type Publisher interface {
 	Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error)
 }
 
-// Inventory lists what exists.
+// Inventory tells what exists.
 type Inventory interface {
 	List(ctx context.Context) ([]k8s.Sighting, error)
+	Get(ctx context.Context, id string) (k8s.Sighting, error)
 }
 
 // A Sweep is the backstop behind the jobs: now and then it compares all that exists with the last intents, and has carried out
@@ -95,6 +96,17 @@ func (s *Sweep) look(ctx context.Context, found k8s.Sighting, half time.Time) er
 	v, err := s.records.Look(ctx, found.State.ID)
 	if err != nil {
 		return err
+	}
+	if s.owed(v, found, half) == nothing {
+		return nil
+	}
+	// The list is older than the look: what was missing may have been made, and promised, in between. Whatever changes from
+	// here on needs a newer intent, before which ours is refused.
+	if found, err = s.inventory.Get(ctx, v.ID); err != nil {
+		return err
+	}
+	if found.Pod == found.Service {
+		half = time.Time{}
 	}
 	what := s.owed(v, found, half)
 	if what == nothing {

@@ -402,6 +402,25 @@ func TestADrainLetsRunningJobsFinishAndHandsBackTheRest(t *testing.T) {
 	require.Less(t, time.Since(takenUp), 3*time.Second, "long before AckWait is over")
 }
 
+// A request that is open when the drain begins stays open: what it brings is somebody else's to do.
+func TestAJobThatComesDuringADrainIsLeftToOthers(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 15*time.Second)
+	leaving := &cluster{ensure: func(context.Context, string) error { return nil }}
+	s, cancel, stopped := d.work(leaving, usual(2), reachable)
+	require.Eventually(t, func() bool { return s.requests.Load() > 0 }, soon, time.Millisecond)
+	cancel()
+	d.create("a1")
+	asked := time.Now()
+	staying := &cluster{ensure: func(context.Context, string) error { return nil }}
+	d.work(staying, usual(2), reachable)
+	d.requireSucceeded("a1")
+	require.Less(t, time.Since(asked), 5*time.Second, "long before AckWait is over")
+	<-stopped
+	require.Zero(t, leaving.all())
+	require.Equal(t, 1, staying.all())
+}
+
 func TestAWorkerWithoutJobsStopsWithinAFetch(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, 15*time.Second)
