@@ -188,6 +188,7 @@ type scriptedCluster struct {
 	mu    sync.Mutex
 	calls []string
 	get   func(n int) (k8s.Sighting, error)
+	list  func() ([]k8s.Sighting, error)
 	check func(l sandbox.Lineage) (*sandbox.State, error)
 	gone  func(n int) (bool, error)
 }
@@ -226,7 +227,7 @@ func (c *scriptedCluster) Gone(context.Context, string, sandbox.Lineage) (bool, 
 
 func (c *scriptedCluster) PodUID(context.Context, string) (string, error) { return "", nil }
 
-func (c *scriptedCluster) List(context.Context) ([]k8s.Sighting, error) { return nil, nil }
+func (c *scriptedCluster) List(context.Context) ([]k8s.Sighting, error) { return c.list() }
 
 // A bench is a Provisioner on doubles.
 type bench struct {
@@ -903,4 +904,77 @@ func TestASilentQueueDelaysAReadOnlyALittle(t *testing.T) {
 		require.Equal(t, sandbox.NotFound, found.Sandbox.Status, "the cluster's word stands")
 		require.Equal(t, 500*time.Millisecond, time.Since(start))
 	})
+}
+
+// What was on its way to Kubernetes when a delete was answered arrives all the same, and is removed a moment later.
+func TestWhatADeleteHasOvertakenIsNotShown(t *testing.T) {
+	t.Parallel()
+	deleted := func(q *memoryQueue) { q.create(small()); q.delete(); q.succeed() }
+	living := func(q *memoryQueue) { q.create(small()); q.succeed() }
+	for name, test := range map[string]struct {
+		queue        func(*memoryQueue)
+		age          time.Duration
+		pod, service bool
+		shown        bool
+		looks        int
+	}{
+		"young, after a delete":                   {deleted, time.Second, true, true, false, 1},
+		"a young Service, after a delete":         {deleted, time.Second, false, true, false, 1},
+		"old, after a delete":                     {deleted, time.Minute, true, true, true, 0},
+		"young, and asked for":                    {living, time.Second, true, true, true, 1},
+		"young, and asked for again":              {func(q *memoryQueue) { deleted(q); q.create(small()) }, time.Second, true, true, true, 1},
+		"young, and its delete is not yet done":   {func(q *memoryQueue) { living(q); q.delete() }, time.Second, true, true, true, 1},
+		"young, and nobody knows":                 {func(*memoryQueue) {}, time.Second, true, true, true, 1},
+		"young, after a delete, with NATS down":   {func(q *memoryQueue) { deleted(q); q.onLook = func(int) error { return unavailable() } }, time.Second, true, true, true, 1},
+		"young, after a delete, with NATS silent": {func(q *memoryQueue) { deleted(q); q.silent = true }, time.Second, true, true, true, 1},
+	} {
+		bubbled(t, name, func(t *testing.T) {
+			b := newBench(k8s.NodePort)
+			test.queue(b.queue)
+			seen := k8s.Sighting{Pod: test.pod, Service: test.service, State: sandbox.State{
+				ID: "a1", URL: "http://a1", Status: sandbox.Running, CreatedAt: time.Now().Add(-test.age),
+			}}
+			b.cluster.get = func(int) (k8s.Sighting, error) { return seen, nil }
+			b.cluster.list = func() ([]k8s.Sighting, error) { return []k8s.Sighting{seen}, nil }
+			found, err := b.Get(t.Context(), "a1")
+			require.NoError(t, err)
+			require.Equal(t, test.shown, found.Exists)
+			require.Equal(t, test.looks, b.queue.looks)
+
+			states, err := b.List(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, test.shown, len(states) == 1)
+		})
+	}
+}
+
+func TestAListAsksTheQueueOnlyForSoMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(k8s.NodePort)
+		all := make([]k8s.Sighting, 500)
+		for i := range all {
+			all[i] = k8s.Sighting{Pod: true, Service: true, State: sandbox.State{ID: "a1", CreatedAt: time.Now()}}
+		}
+		b.cluster.list = func() ([]k8s.Sighting, error) { return all, nil }
+		states, err := b.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, states, len(all))
+		require.Equal(t, maxListLooks, b.queue.looks)
+
+		b.queue.silent = true
+		start := time.Now()
+		states, err = b.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, states, len(all), "the cluster's word stands")
+		require.Equal(t, 500*time.Millisecond, time.Since(start))
+	})
+}
+
+func TestAListThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	b := newBench(k8s.NodePort)
+	b.cluster.list = func() ([]k8s.Sighting, error) { return nil, unavailable() }
+	_, err := b.List(t.Context())
+	require.Error(t, err)
 }

@@ -136,7 +136,7 @@ type debt string
 const (
 	nothing     debt = ""
 	reconciling debt = "reconciling" // the last intent, once more
-	again       debt = "creation"    // the same sandbox, in place of one of a life that was ended
+	again       debt = "creation"    // the same sandbox, whole, and not of a life that was ended
 	removal     debt = "removal"     // of a half that nobody owns
 )
 
@@ -144,17 +144,18 @@ const (
 func (s *Sweep) owed(v jobs.View, found k8s.Sighting, half time.Time) debt {
 	l := v.Lineage()
 	fits := (!found.Pod || l.Accepts(found.PodGeneration)) && (!found.Service || l.Accepts(found.ServiceGeneration))
+	orphaned := !half.IsZero() && s.now().Sub(half) >= s.cfg.OrphanGrace
 	switch {
 	case v.Seq > 0 && !v.Finished():
 		if v.Intent == nil || s.now().Sub(v.Intent.AcceptedAt) > 4*s.jobs.AckWait {
 			return reconciling // its message may be lost
 		}
 		return nothing
-	case v.Living() && !fits:
-		return again
+	case v.Living() && !fits, v.Living() && found.Pod && orphaned:
+		return again // a Pod that was promised is given its Service back
 	case v.Seq > 0 && !v.Living() && !s.allowed(v, l, found):
 		return reconciling
-	case !half.IsZero() && s.now().Sub(half) >= s.cfg.OrphanGrace:
+	case orphaned:
 		return removal
 	}
 	return nothing

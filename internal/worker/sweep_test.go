@@ -84,7 +84,7 @@ func TestWhatASweepFindsOwed(t *testing.T) {
 		"nothing for one of nobody's making":              {func(*testing.T, *fixture) {}, shelf{pod: 9, service: 9}, grace, nil},
 		"nothing for a half that is young":                {created, shelf{service: 1}, grace - 1, nil},
 		"a removal for a Service without a Pod":           {created, shelf{service: 1}, grace, []string{"publish absent"}},
-		"a removal for a Pod without a Service":           {created, shelf{pod: 1}, grace, []string{"publish absent"}},
+		"a creation, for a promised Pod without Service":  {created, shelf{pod: 1}, grace, []string{"publish present"}},
 		"a removal for a half of nobody's making":         {func(*testing.T, *fixture) {}, shelf{pod: 9}, grace, []string{"publish absent"}},
 		"the deletion, for what came after it":            {deleted, shelf{pod: 1}, 0, []string{"remove 2", "remove 2"}},
 		"a creation, for what is behind the fence":        {recreated, shelf{pod: 1, service: 3}, 0, []string{"publish present"}},

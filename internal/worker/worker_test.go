@@ -233,14 +233,14 @@ func TestAReleasedLeaseSendsNoMoreHeartbeats(t *testing.T) {
 	require.Equal(t, 2, d.take().Attempt, "the job goes to somebody else")
 }
 
-// A source counts the requests that it gets.
+// A source counts the requests that it has sent.
 type source struct {
 	Source
 	requests atomic.Int64
 }
 
 func (s *source) Fetch(ctx context.Context, n int) (<-chan *jobs.Delivery, error) {
-	s.requests.Add(1)
+	defer s.requests.Add(1)
 	return s.Source.Fetch(ctx, n)
 }
 

@@ -27,7 +27,7 @@ type bridge struct {
 	prefix netip.Prefix
 }
 
-// newBridge makes a network that ends with the test. From an isolated one nothing leads to other networks.
+// newBridge makes a network that ends with the test. From an isolated one nothing leads to other networks, but for this machine.
 func newBridge(t *testing.T, isolated bool) *bridge {
 	t.Helper()
 	var err error
@@ -116,7 +116,7 @@ func end(t *testing.T, name string, c testcontainers.Container) {
 			t.Logf("log of %s:\n%s", name, strings.Join(lines[max(0, len(lines)-100):], "\n"))
 		}
 	}
-	require.NoError(t, c.Terminate(ctx, testcontainers.StopTimeout(0)))
+	require.NoError(t, testcontainers.TerminateContainer(c, testcontainers.StopContext(ctx), testcontainers.StopTimeout(0)))
 }
 
 // pause freezes all processes of the container.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestNATSMayFailAndComeBackInAnyWay(t *testing.T) {
 				testenv.Env("ACK_WAIT", ackWait.String()), testenv.Env("SWEEP_INTERVAL", "0s"))
 			c := d.Client()
 			kept, deleted := names("kept", 5), names("deleted", 5)
-			created(t, d, append(kept[:len(kept):len(kept)], deleted...))
+			created(t, d, slices.Concat(kept, deleted))
 			waitUntilQuiet(t, url, 10*time.Second)
 
 			// Some of what was accepted is done when the fault comes, some is not.
@@ -92,11 +93,11 @@ func TestNATSMayFailAndComeBackInAnyWay(t *testing.T) {
 			holdFor(t, ackWait)
 			fault.end(server, on)
 
-			requireExactly(t, d, url, 40*time.Second, append(queued, kept...)...)
+			requireExactly(t, d, url, 40*time.Second, slices.Concat(queued, kept)...)
 			r := untilCode(t, 20*time.Second, http.StatusOK, func() testenv.Response { return c.Create(t.Context(), "after") })
 			require.Equal(t, "after", r.Body.ID)
 			c.Delete(t.Context(), "after").Want(t, http.StatusOK)
-			requireExactly(t, d, url, 20*time.Second, append(queued, kept...)...)
+			requireExactly(t, d, url, 20*time.Second, slices.Concat(queued, kept)...)
 		})
 	}
 }
@@ -124,7 +125,7 @@ func TestNATSMayLoseItsVolume(t *testing.T) {
 		testenv.Env("ACK_WAIT", ackWait.String()), testenv.Env("SWEEP_INTERVAL", "0s"))
 	c := d.Client()
 	kept, deleted := names("kept", 5), names("deleted", 5)
-	created(t, d, append(kept[:len(kept):len(kept)], deleted...))
+	created(t, d, slices.Concat(kept, deleted))
 	uid := d.WaitUntilRunning(kept[0])
 	waitUntilQuiet(t, url, 10*time.Second)
 	d.StopWorkers()
@@ -180,21 +181,18 @@ func TestOneOfThreeNATSServersMayDieAtATime(t *testing.T) {
 		testenv.Env("ACK_WAIT", ackWait.String()), testenv.Env("SWEEP_INTERVAL", "0s"))
 	waitUntilCopied(t, url)
 
-	var wanted []string
-	created(t, d, names("kept", 5))
-	wanted = append(wanted, names("kept", 5)...)
-	created(t, d, names("deleted", 3))
+	wanted, deleted := names("kept", 5), names("deleted", 3)
+	created(t, d, slices.Concat(wanted, deleted))
 	for i, server := range servers {
 		// Some is accepted just before, some in between, some while a new leader is looked for.
 		wanted = append(wanted, accepted(t, d, fmt.Sprint("before-", i), 10)...)
 		server.kill()
 		wanted = append(wanted, accepted(t, d, fmt.Sprint("without-", i), 10)...)
-		untilCode(t, 20*time.Second, http.StatusOK, func() testenv.Response { return d.APIs[1].Client().Delete(t.Context(), fmt.Sprint("deleted-", i)) })
-		requireExactly(t, d, url, 40*time.Second, wanted...)
+		untilCode(t, 20*time.Second, http.StatusOK, func() testenv.Response { return d.APIs[1].Client().Delete(t.Context(), deleted[i]) })
+		requireExactly(t, d, url, 40*time.Second, slices.Concat(wanted, deleted[i+1:])...)
 		server.start()
 		waitUntilCopied(t, url)
 	}
-	requireExactly(t, d, url, 20*time.Second, wanted...)
 }
 
 // accepted queues n creates, each of which is repeated until it is accepted, and returns their ids.
