@@ -56,18 +56,23 @@ func isServiceAccountMissing(err error) bool {
 	return strings.Contains(err.Error(), "serviceaccount") && strings.Contains(err.Error(), "not found")
 }
 
-// both joins the errors of the two halves of a sandbox. A failure outweighs a retry; of two retries, the later one counts.
+// both joins the errors of the two halves of a sandbox. A failure outweighs a retry, unless nobody knows whether the other
+// half has been written: it would arrive after the failure was undone. Of two retries, the later one counts.
 func both(podErr, serviceErr error) error {
 	if podErr == nil || serviceErr == nil {
 		return errors.Join(podErr, serviceErr)
 	}
-	var failure *sandbox.Failure
-	if errors.As(podErr, &failure) || errors.As(serviceErr, &failure) {
-		return failure
-	}
 	var pod, service *sandbox.Retry
-	if !errors.As(podErr, &pod) || !errors.As(serviceErr, &service) {
-		return errors.Join(podErr, serviceErr)
+	podPasses, servicePasses := errors.As(podErr, &pod), errors.As(serviceErr, &service)
+	switch {
+	case podPasses && !servicePasses && pod.Reason == sandbox.ReasonUnavailable:
+		return pod
+	case servicePasses && !podPasses && service.Reason == sandbox.ReasonUnavailable:
+		return service
+	case !podPasses:
+		return podErr
+	case !servicePasses:
+		return serviceErr
 	}
 	later := pod
 	if service.After > pod.After {

@@ -97,3 +97,29 @@ func TestBothHalvesOfAnError(t *testing.T) {
 	require.ErrorAs(t, both(retry(sandbox.Pod, 3*time.Second), serviceRetry), &later)
 	require.Equal(t, 3*time.Second, later.After)
 }
+
+// A write that nobody has an answer to may arrive later than an undo.
+func TestAFailureWaitsForTheOtherHalfsFate(t *testing.T) {
+	t.Parallel()
+	refused := &sandbox.Failure{Reason: sandbox.ReasonRefused, Object: sandbox.Pod, Message: "no"}
+	unknown := &sandbox.Retry{Reason: sandbox.ReasonUnavailable, Object: sandbox.Service, Err: errors.New("timeout")}
+	busy := &sandbox.Retry{Reason: sandbox.ReasonServer, Object: sandbox.Service, Err: errors.New("busy")}
+	for name, tt := range map[string]struct{ pod, service, want error }{
+		"nothing went wrong":                    {nil, nil, nil},
+		"the other half exists":                 {refused, nil, refused},
+		"the other half was not written":        {refused, busy, refused},
+		"the other half may have been written":  {refused, unknown, unknown},
+		"the same with the halves exchanged":    {unknown, refused, unknown},
+		"the failure is that of the other half": {busy, refused, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := both(tt.pod, tt.service)
+			if tt.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, tt.want)
+		})
+	}
+}

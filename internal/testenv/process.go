@@ -105,6 +105,9 @@ func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
 // Thaw is the end of Freeze.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
 
+// PID is that of the process while it runs.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 func (p *Process) signal(s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Errorf("%s to %s: %v", s, p.kind, err)
