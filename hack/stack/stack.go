@@ -39,6 +39,8 @@ type Stack struct {
 	URL, Key string
 	// Kubeconfig opens the cluster behind it.
 	Kubeconfig string
+	// StateFile describes the development cluster, if it is one.
+	StateFile string
 
 	dir      string
 	children []*child
@@ -46,28 +48,40 @@ type Stack struct {
 
 // Start builds what is missing, starts everything, and returns when the API is ready. Building the development cluster for
 // the first time takes minutes; its progress is shown.
-func Start(ctx context.Context, o Options) (_ *Stack, err error) {
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	s, err := StartCluster(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := build(ctx, o, ".", "standalone", "./cmd/standalone"); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	if err := s.startStandalone(ctx, o); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartCluster is Start without the product.
+func StartCluster(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{Key: o.Key, Kubeconfig: o.Kubeconfig}
 	if s.Key == "" {
 		s.Key = rand.Text()
 	}
+	var err error
 	if s.dir, err = os.MkdirTemp("", "sandbox-provisioner-"); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			s.Stop()
-		}
-	}()
-	if err := build(ctx, o, ".", "standalone", "./cmd/standalone"); err != nil {
-		return nil, err
-	}
+	s.StateFile = filepath.Join(s.dir, "devcluster.json")
 	if s.Kubeconfig == "" {
 		if err := s.startCluster(ctx, o); err != nil {
+			s.Stop()
 			return nil, err
 		}
 	}
-	return s, s.startStandalone(ctx, o)
+	return s, nil
 }
 
 // build compiles one program into bin/. The flags are those of the Makefile, so that nothing is compiled twice.
@@ -92,7 +106,7 @@ func (s *Stack) startCluster(ctx context.Context, o Options) error {
 	}
 	fmt.Fprintln(o.Progress, "starting the development cluster: kube-apiserver, etcd and a simulated node")
 	s.Kubeconfig = filepath.Join(s.dir, "kubeconfig")
-	state := filepath.Join(s.dir, "devcluster.json")
+	state := s.StateFile
 	cluster, err := s.spawn(o.Progress, nil, "bin/devcluster", "start", "--die-with-parent",
 		"--kubeconfig", s.Kubeconfig, "--state", state)
 	if err != nil {
