@@ -107,7 +107,7 @@ func run(ctx context.Context) (ok bool, err error) {
 		}
 	}()
 
-	load, stopLoad := context.WithTimeout(ctx, time.Duration(seconds)*time.Second) //nolint:gosec // seconds, not centuries
+	load, stopLoad := context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
 	defer stopLoad()
 	h := newHistory()
 	var all sync.WaitGroup
