@@ -36,6 +36,14 @@ smoke: ## start everything on free ports and play a gateway's day over HTTP
 contract: ## check the whole contract: decoding, validation, objects of every mode on a real API server, settings, documents
 	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
 
+.PHONY: outage
+outage: ## test long outages, full disks, poison and expiry (not part of test: it takes minutes)
+	@$(GO) test -timeout 15m ./test/outage
+
+.PHONY: containers
+containers: ## test with NATS and workers in Docker containers; gets and starts an engine if there is none, as root
+	@hack/docker/engine.sh ensure && CI=true $(GO) test -timeout 20m ./test/containers
+
 .PHONY: chaos
 chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays
 	@$(NOCGO) run -buildvcs=false ./hack/chaos

@@ -154,12 +154,13 @@ func (p *parts) work(ctx context.Context, cfg worker.Config) error {
 		return err
 	}
 	reconciler := worker.NewReconciler(p.queue, p.cluster)
-	var both sync.WaitGroup
-	both.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, p.log).Run(ctx) })
-	both.Go(func() {
+	var all sync.WaitGroup
+	all.Go(func() { p.queue.KeepUnfinished(ctx) })
+	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, p.log).Run(ctx) })
+	all.Go(func() {
 		worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, p.log).Run(ctx)
 	})
-	both.Wait()
+	all.Wait()
 	return nil
 }
 

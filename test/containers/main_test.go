@@ -29,8 +29,8 @@ const (
 	workerImage = "sandbox-provisioner-worker:test"
 )
 
-// natsBudget is in what time a request must be refused while NATS does not answer, with a little for the machine.
-const natsBudget = 2500 * time.Millisecond
+// natsBudget is in what time a request must be refused while NATS does not answer: 2 s, and as much for a busy machine.
+const natsBudget = 4 * time.Second
 
 // ackWait is short, so that what somebody had in hand soon goes to others.
 const ackWait = 3 * time.Second

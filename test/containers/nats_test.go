@@ -58,14 +58,19 @@ func TestNATSMayFailAndComeBackInAnyWay(t *testing.T) {
 			on := newBridge(t, false)
 			addr := on.addr(natsHost)
 			server, url := natsServer(t, on, addr, newVolume(t), jetStream), natsURL(addr)
+			proxy := testenv.Proxy(t, testenv.Cluster(t))
 			d := testenv.Stack(t, testenv.NATSAt(url), testenv.ClusterIP(), testenv.APIs(2), testenv.Workers(2),
+				testenv.WorkerThrough(0, proxy), testenv.WorkerThrough(1, proxy),
 				testenv.Env("ACK_WAIT", ackWait.String()), testenv.Env("SWEEP_INTERVAL", "0s"))
 			c := d.Client()
 			kept, deleted := names("kept", 5), names("deleted", 5)
 			created(t, d, slices.Concat(kept, deleted))
 			waitUntilQuiet(t, url, 10*time.Second)
 
-			// Some of what was accepted is done when the fault comes, some is not.
+			// All that was accepted is in hand when the fault comes, and nothing is done.
+			writes := []*testenv.Rule{
+				proxy.On(testenv.Match{Verb: "create"}, testenv.Hang), proxy.On(testenv.Match{Verb: "delete"}, testenv.Hang),
+			}
 			queued := names("queued", 20)
 			for _, id := range queued {
 				c.Create(t.Context(), id, testenv.Prefer("respond-async")).Want(t, http.StatusAccepted)
@@ -91,6 +96,9 @@ func TestNATSMayFailAndComeBackInAnyWay(t *testing.T) {
 			}
 			// Longer than the leases of all jobs that were under way.
 			holdFor(t, ackWait)
+			for _, rule := range writes {
+				rule.Remove()
+			}
 			fault.end(server, on)
 
 			requireExactly(t, d, url, 40*time.Second, slices.Concat(queued, kept)...)
