@@ -23,7 +23,7 @@ const (
 
 	maxRate   = 2.0     // requests a second and worker
 	maxGrowth = 8 << 20 // bytes
-	drainTime = 60 * time.Second
+	drainTime = 4 * time.Minute
 )
 
 func TestALongOutageOfKubernetesIsWaitedForWithoutHaste(t *testing.T) {
