@@ -134,8 +134,13 @@ func (s *Stack) startStandalone(ctx context.Context, o Options) error {
 		"KUBECONFIG_PATH=" + s.Kubeconfig, "KUBECONFIG_WAIT=0s", "DATA_DIR=" + filepath.Join(s.dir, "jobs"), "NODE_HOST=127.0.0.1",
 	}, o.Env...)
 	fmt.Fprintln(o.Progress, "starting standalone")
-	_, err = s.Run(ctx, o.Log, env, "standalone", s.URL+"/readyz")
-	return err
+	if _, err := s.Run(ctx, o.Log, env, "standalone", "http://"+metrics+"/readyz"); err != nil {
+		return err
+	}
+	// Somebody else may serve at this address, and standalone be about to say so: only ours knows the key.
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return s.children[len(s.children)-1].until(ctx, func() bool { return answers(ctx, s.URL+"/api/capabilities", s.Key) })
 }
 
 // Run starts a program of bin/ and returns its process id when ready answers with 200. It ends with the Stack.
@@ -146,14 +151,15 @@ func (s *Stack) Run(ctx context.Context, log io.Writer, env []string, program, r
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return c.cmd.Process.Pid, c.until(ctx, func() bool { return answers(ctx, ready) })
+	return c.cmd.Process.Pid, c.until(ctx, func() bool { return answers(ctx, ready, "") })
 }
 
-func answers(ctx context.Context, url string) bool {
+func answers(ctx context.Context, url, key string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false
 	}
+	req.Header.Set("X-API-Key", key)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return false

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/moby/client"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -67,7 +68,9 @@ var engineAnswers = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return docker.Close()
+	defer func() { _ = docker.Close() }()
+	_, err = docker.Ping(ctx, client.PingOptions{})
+	return err
 })
 
 var images = sync.OnceValue(func() error {
