@@ -123,3 +123,15 @@ func TestAFailureWaitsForTheOtherHalfsFate(t *testing.T) {
 		})
 	}
 }
+
+// Whoever looks for a failure would give the removal up.
+func TestARefusedRemovalPasses(t *testing.T) {
+	t.Parallel()
+	refused := &sandbox.Failure{Reason: sandbox.ReasonRefused, Object: sandbox.Pod, Message: "no right to delete"}
+	err := partial(refused, nil)
+	var failure *sandbox.Failure
+	require.NotErrorAs(t, err, &failure)
+	var retry *sandbox.Retry
+	require.ErrorAs(t, err, &retry)
+	require.ErrorContains(t, err, "no right to delete")
+}

@@ -180,7 +180,8 @@ func partial(podErr, serviceErr error) error {
 		case errors.As(half.err, &failure):
 			out.Reason, out.Object = failure.Reason, failure.Object
 		}
-		parts = append(parts, fmt.Errorf("%s: %w", half.name, half.err))
+		// Not wrapped: a failure inside would be found by errors.As, and the removal be given up.
+		parts = append(parts, errors.New(half.name+": "+half.err.Error()))
 	}
 	out.Err = parts[0]
 	if len(parts) == 2 {
