@@ -1,20 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -23,275 +23,199 @@ import (
 
 // A plant is everything that runs, and can be made to suffer.
 type plant struct {
-	dir   string
-	core  corev1client.CoreV1Interface
-	proxy *proxy
-	nats  *process
-	apis  []*process
-	works []*process
-	urls  []string
-	// apiserver is the process id of kube-apiserver.
-	apiserver int
-	kills     atomic.Int64
+	dir       string
+	core      corev1client.CoreV1Interface // past the proxy
+	proxy     *proxy
+	nats      *process
+	apiserver *process
+	// victims are the apis, then the workers.
+	victims []*process
+	urls    []string
+	natsURL string
+
+	diary         diary // of faults
+	faults, kills atomic.Int64
+
+	mu       sync.Mutex
+	problems []string
 }
 
-// namespace of the sandboxes.
-const namespace = "chaos"
+// namespace of the sandboxes, key of the API.
+const (
+	namespace = "chaos"
+	key       = "chaos"
+)
 
-func newPlant(ctx context.Context, cluster *stack.Stack, dir string) (*plant, error) {
+func newPlant(ctx context.Context, cluster *stack.Stack, dir string, o options) (_ *plant, err error) {
 	p := &plant{dir: dir}
-	state, err := os.ReadFile(cluster.StateFile)
+	defer func() {
+		if err != nil {
+			p.stop()
+		}
+	}()
+	cfg, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig)
 	if err != nil {
 		return nil, err
+	}
+	cfg.QPS, cfg.Timeout = -1, 5*time.Second
+	if p.core, err = corev1client.NewForConfig(cfg); err != nil {
+		return nil, err
+	}
+	if err := p.adoptAPIServer(ctx, cluster.StateFile); err != nil {
+		return nil, err
+	}
+	cfg.Timeout = 0
+	if p.proxy, err = newProxy(cfg, o.stream(proxyStream)); err != nil {
+		return nil, err
+	}
+	if err := p.startNATS(); err != nil {
+		return nil, err
+	}
+	if err := p.startPrograms(cluster.Kubeconfig, o); err != nil {
+		return nil, err
+	}
+	return p, p.awaitReady(ctx)
+}
+
+// adoptAPIServer ends the API server of the development cluster and starts it again as a process of ours, with the same
+// arguments, so that it can be killed and started again.
+func (p *plant) adoptAPIServer(ctx context.Context, stateFile string) error {
+	state, err := os.ReadFile(stateFile)
+	if err != nil {
+		return err
 	}
 	var pids struct {
 		APIServer int `json:"apiserver_pid"`
 	}
 	if err := json.Unmarshal(state, &pids); err != nil {
-		return nil, err
+		return err
 	}
-	p.apiserver = pids.APIServer
-	cfg, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig)
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pids.APIServer))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cfg.QPS = -1
-	if p.core, err = corev1client.NewForConfig(cfg); err != nil {
-		return nil, err
+	if err := syscall.Kill(pids.APIServer, syscall.SIGKILL); err != nil {
+		return err
 	}
-	if p.proxy, err = newProxy(cfg); err != nil {
-		return nil, err
+	p.apiserver = &process{name: "kube-apiserver", dir: p.dir, args: strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")}
+	if err := p.apiserver.start(); err != nil {
+		return err
 	}
+	return until(ctx, time.Minute, "kube-apiserver", func() bool { return p.answers(ctx) })
+}
+
+// answers tells whether the API server does.
+func (p *plant) answers(ctx context.Context) bool {
+	_, err := p.core.Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+	return err == nil
+}
+
+func (p *plant) startNATS() error {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	addr, err := stack.FreeAddr()
+	addr, err := freeAddr(10000 + rand.IntN(3000))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p.nats = &process{name: "nats", dir: dir, path: self, env: []string{natsDir + "=" + dir + "/nats", natsAddr + "=" + addr}}
+	p.natsURL = "nats://" + addr
+	p.nats = &process{name: "nats", dir: p.dir, args: []string{self},
+		env: []string{natsDir + "=" + p.dir + "/nats", natsAddr + "=" + addr}}
+	return p.nats.start()
+}
+
+func (p *plant) startPrograms(kubeconfig string, o options) error {
 	env := []string{
-		"KUBECONFIG_PATH=" + cluster.Kubeconfig, "K8S_API_SERVER=" + p.proxy.url, "K8S_NAMESPACE=" + namespace,
-		"NATS_URL=nats://" + addr, fmt.Sprint("ACK_WAIT=", ackWait), "SWEEP_INTERVAL=" + sweepInterval(), "NODE_HOST=127.0.0.1",
-		"PROVISIONER_API_KEY=chaos", "SANDBOX_SERVICE_TYPE=ClusterIP", "K8S_REQUEST_TIMEOUT=2s", "LOG_LEVEL=debug",
+		"KUBECONFIG_PATH=" + kubeconfig, "K8S_API_SERVER=" + p.proxy.url, "K8S_NAMESPACE=" + namespace,
+		"NATS_URL=" + p.natsURL, fmt.Sprint("ACK_WAIT=", ackWait), "SWEEP_INTERVAL=" + o.sweep, "NODE_HOST=127.0.0.1",
+		"PROVISIONER_API_KEY=" + key, "SANDBOX_SERVICE_TYPE=ClusterIP", "K8S_REQUEST_TIMEOUT=2s", "RETRY_MAX=5s", "LOG_LEVEL=debug",
 	}
-	if err := p.nats.start(); err != nil {
-		return nil, err
-	}
-	for _, kind := range []struct {
-		program string
-		count   int
-		into    *[]*process
-	}{{"api", apis, &p.apis}, {"worker", workers, &p.works}} {
-		for n := range kind.count {
-			listen, err := stack.FreeAddr()
-			if err != nil {
-				return nil, err
-			}
-			metrics, err := stack.FreeAddr()
-			if err != nil {
-				return nil, err
-			}
-			one := &process{name: fmt.Sprintf("%s-%d", kind.program, n), dir: dir, path: "bin/" + kind.program,
-				ready: "http://" + metrics + "/livez",
-				env:   append([]string{"LISTEN_ADDR=" + listen, "METRICS_ADDR=" + metrics}, env...)}
-			if kind.program == "api" {
-				p.urls = append(p.urls, "http://"+listen)
-			}
-			*kind.into = append(*kind.into, one)
-			if err := one.start(); err != nil {
-				return nil, err
-			}
-			if err := one.awaitReady(ctx); err != nil {
-				return nil, err
-			}
+	for n := range apis + workers {
+		listen, err := freeAddr(14000 + 1000*n + rand.IntN(500))
+		if err != nil {
+			return err
 		}
-	}
-	return p, nil
-}
-
-// sweepInterval is off, so that the backstop hides nothing, unless CHAOS_SWEEP says otherwise.
-func sweepInterval() string {
-	if v := os.Getenv("CHAOS_SWEEP"); v != "" {
-		return v
-	}
-	return "0s"
-}
-
-// torment lets bad things happen, one after the other, until ctx ends.
-func (p *plant) torment(ctx context.Context, r *rand.Rand) {
-	for ctx.Err() == nil {
-		pause(ctx, time.Duration(300+r.IntN(1500))*time.Millisecond)
-		all := append(append([]*process{}, p.works...), p.apis...)
-		victim := all[r.IntN(len(all))]
-		long := time.Duration(500+r.IntN(2500)) * time.Millisecond
-		p.kills.Add(1)
-		switch r.IntN(10) {
-		case 0, 1, 2:
-			victim.kill(syscall.SIGKILL)
-			pause(ctx, long/4)
-			victim.restart()
-		case 3:
-			victim.kill(syscall.SIGTERM)
-			victim.restart()
-		case 4, 5:
-			victim.signal(syscall.SIGSTOP)
-			pause(ctx, ackWait+long)
-			victim.signal(syscall.SIGCONT)
-		case 6:
-			p.nats.kill(syscall.SIGKILL)
-			pause(ctx, long)
-			p.nats.restart()
-		case 7:
-			p.proxy.set(faulty(1 + r.IntN(30)))
-			pause(ctx, 2*long)
-			p.proxy.set(faultless)
-		case 8:
-			p.proxy.set(cut)
-			pause(ctx, long)
-			p.proxy.set(faultless)
-		case 9:
-			_ = syscall.Kill(p.apiserver, syscall.SIGSTOP)
-			pause(ctx, long)
-			_ = syscall.Kill(p.apiserver, syscall.SIGCONT)
+		metrics, err := freeAddr(20000 + 1000*n + rand.IntN(500))
+		if err != nil {
+			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// heal ends all faults and waits until every process is there.
-func (p *plant) heal(ctx context.Context) error {
-	p.proxy.set(faultless)
-	_ = syscall.Kill(p.apiserver, syscall.SIGCONT)
-	for _, one := range append(append([]*process{p.nats}, p.apis...), p.works...) {
-		one.signal(syscall.SIGCONT)
-		one.restart()
-		if err := one.awaitReady(ctx); err != nil {
+		v := &process{dir: p.dir, env: append([]string{"LISTEN_ADDR=" + listen, "METRICS_ADDR=" + metrics}, env...)}
+		if n < apis {
+			v.name, v.kept, v.args = fmt.Sprint("api-", n), n == 0, []string{"bin/api"}
+			p.urls = append(p.urls, "http://"+listen)
+		} else {
+			v.name, v.kept, v.args = fmt.Sprint("worker-", n-apis), n == apis, []string{"bin/worker"}
+		}
+		p.victims = append(p.victims, v)
+		if err := v.start(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *plant) stop() {
-	for _, one := range append(append([]*process{p.nats}, p.apis...), p.works...) {
-		one.kill(syscall.SIGKILL)
-	}
-	p.proxy.close()
-}
-
-// residents prints the resident memory of every api and worker.
-func (p *plant) residents(when string) {
-	fmt.Printf("chaos: resident memory %s:", when)
-	for _, one := range append(append([]*process{}, p.apis...), p.works...) {
-		fmt.Printf(" %s %s", one.name, one.resident())
-	}
-	fmt.Println()
-}
-
-// A process is one of ours, and may be dead.
-type process struct {
-	name, dir, path, ready string
-	env                    []string
-
-	mu   sync.Mutex
-	cmd  *exec.Cmd
-	done chan struct{}
-}
-
-func (p *process) start() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	log, err := logFile(p.dir, p.name)
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(p.path)
-	cmd.Env = append(os.Environ(), p.env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	done, started := make(chan struct{}), make(chan error)
-	go func() {
-		defer close(done)
-		defer func() { _ = log.Close() }()
-		runtime.LockOSThread() // Pdeathsig is about this thread
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
+func (p *plant) awaitReady(ctx context.Context) error {
+	for _, url := range p.urls {
+		if err := until(ctx, time.Minute, url+"/readyz", func() bool {
+			res, err := http.Get(url + "/readyz")
+			if err != nil {
+				return false
+			}
+			defer res.Body.Close()
+			return res.StatusCode == http.StatusOK
+		}); err != nil {
+			return err
 		}
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
 	}
-	p.cmd, p.done = cmd, done
 	return nil
 }
 
-func (p *process) signal(s syscall.Signal) {
+// problem notes what a run must not hide, whatever the promises.
+func (p *plant) problem(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.cmd.Process.Signal(s)
+	p.problems = append(p.problems, err.Error())
 }
 
-// kill ends the process and waits for it: on SIGTERM as long as it may take to drain.
-func (p *process) kill(s syscall.Signal) {
-	p.signal(s)
-	select {
-	case <-p.done:
-	case <-time.After(25 * time.Second):
-		p.signal(syscall.SIGKILL)
-		<-p.done
-	}
-}
-
-// restart starts a process that has ended.
-func (p *process) restart() {
-	select {
-	case <-p.done:
-		if err := p.start(); err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", err)
-		}
-	default:
-	}
-}
-
-func (p *process) awaitReady(ctx context.Context) error {
-	for range 600 {
-		if p.ready == "" {
-			return nil
-		}
-		res, err := http.Get(p.ready)
-		if err == nil {
-			_ = res.Body.Close()
-			return nil
-		}
-		p.restart() // it may have given up on what was down
-		pause(ctx, 100*time.Millisecond)
-	}
-	return fmt.Errorf("%s is not ready", p.name)
-}
-
-func (p *process) resident() string {
+// crashes finds programs that have ended by a fault of their own.
+func (p *plant) crashes() []string {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		return "–"
+	found := p.problems
+	p.mu.Unlock()
+	for _, v := range append([]*process{p.nats}, p.victims...) {
+		log, err := os.ReadFile(v.logFile())
+		if err != nil {
+			found = append(found, err.Error())
+		}
+		for _, sign := range []string{"panic: ", "panic recovered", "fatal error: ", "unexpected fault address"} {
+			if at := bytes.Index(log, []byte(sign)); at >= 0 {
+				found = append(found, fmt.Sprintf("%s: %s", v.name, log[at:min(len(log), at+500)]))
+			}
+		}
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	var kb int
-	if _, err := fmt.Sscan(rest, &kb); err != nil {
-		return "–"
+	return found
+}
+
+func (p *plant) stop() {
+	for _, v := range append(append([]*process{}, p.victims...), p.nats, p.apiserver) {
+		if v != nil {
+			v.kill(syscall.SIGKILL)
+		}
 	}
-	return fmt.Sprintf("%d MB", kb/1024)
+	if p.proxy != nil {
+		p.proxy.close()
+	}
+}
+
+// residents prints the memory of every api and worker.
+func (p *plant) residents(when string) {
+	fmt.Printf("chaos: resident memory %s, MB:", when)
+	for _, v := range p.victims {
+		fmt.Printf(" %s %d", v.name, v.resident())
+		if v.kept {
+			fmt.Print(" (never killed)")
+		}
+	}
+	fmt.Println()
 }
