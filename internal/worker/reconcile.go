@@ -164,7 +164,7 @@ func (r *Reconciler) watched(ctx context.Context, v jobs.View, attempt int, try 
 // noteRetry records why an intent is not carried out yet, for those who ask. The first quick waits are not worth it.
 func (r *Reconciler) noteRetry(ctx context.Context, v jobs.View, err error, attempt int) {
 	var retry *sandbox.Retry
-	if !errors.As(err, &retry) || (retry.After > 0 && retry.After < time.Second && attempt < 10) {
+	if !errors.As(err, &retry) || (retry.After > 0 && retry.After < time.Second && attempt < 4) {
 		return
 	}
 	_, _ = r.records.Record(ctx, v, v.Progress(jobs.Retrying, retry, attempt, r.now()))
