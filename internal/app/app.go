@@ -146,7 +146,7 @@ func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	defer stop()
 	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs)
 	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, p.log, p.checks()...)
-	return api.Serve(ctx, cfg.Addr, handler, cfg.ShutdownWait, p.log)
+	return api.Serve(ctx, cfg, handler, p.log)
 }
 
 func (p *parts) work(ctx context.Context, cfg worker.Config) error {
