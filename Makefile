@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster
+MODULES := . hack/devcluster hack/helm
 
 .PHONY: help
 help: ## print this text
@@ -83,6 +83,14 @@ golden: ## rewrite the golden files from what the code renders now; read the dif
 bin/golangci-lint: hack/tools/go.mod
 	@echo "building golangci-lint"
 	@cd hack/tools && $(BUILD) -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# Helm without these would take every cluster for a Kubernetes 1.20.
+HELM := helm.sh/helm/v3
+HELM_STAMP := -ldflags "$(foreach p,chartutil lint/rules,-X $(HELM)/pkg/$p.k8sVersionMajor=1 -X $(HELM)/pkg/$p.k8sVersionMinor=36)"
+
+bin/helm: hack/helm/go.mod ## Helm, for the chart in deploy/helm
+	@echo "building helm"
+	@cd hack/helm && $(BUILD) $(HELM_STAMP) -o ../../bin/helm $(HELM)/cmd/helm
 
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
