@@ -39,6 +39,11 @@ smoke: bin/standalone ## start everything on free ports and play a gateway's day
 contract: ## check the whole contract: decoding, validation, objects of every mode on a real API server, settings, documents
 	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
 
+.PHONY: helm-test
+helm-test: ## check the Helm chart: what it renders, on a real API server, with the rights and settings that it gives
+	@$(BUILD) -o bin/tally ./hack/tally
+	@cd hack/helm && CGO_ENABLED=0 ../../bin/tally helm -timeout 15m ./...
+
 .PHONY: outage
 outage: ## test long outages, full disks, poison and expiry
 	@$(GO) test -timeout 15m ./test/outage
@@ -79,6 +84,7 @@ fmt: bin/golangci-lint ## format the code
 .PHONY: golden
 golden: ## rewrite the golden files from what the code renders now; read the difference before you commit it
 	@$(GO) test ./internal/config ./internal/cli ./internal/k8s -update
+	@cd hack/helm && $(NOCGO) test -run 'AsReviewed|OfTheRepository' -update ./...
 
 bin/golangci-lint: hack/tools/go.mod
 	@echo "building golangci-lint"
@@ -94,4 +100,4 @@ bin/helm: hack/helm/go.mod ## Helm, for the chart in deploy/helm
 
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
-	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint)
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint helm tally)

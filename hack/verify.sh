@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
 root=$PWD
 before=$(git status --porcelain)
-for module in . hack/devcluster; do
+for module in . hack/devcluster hack/helm; do
   (
     cd "$module"
     echo "verify $module"

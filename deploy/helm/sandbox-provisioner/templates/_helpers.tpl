@@ -126,8 +126,18 @@ sandbox-provisioner-{{ .component }}:{{ default .root.Chart.AppVersion .root.Val
 
 {{/* Restarts the Pods when a setting changes. Generated secrets do not, and others are not visible from here. */}}
 {{- define "sp.checksums" -}}
-checksum/config: {{ include (print .Template.BasePath "/configmap.yaml") . | sha256sum }}
+checksum/config: {{ include "sp.settings" . | sha256sum }}
 checksum/secrets: {{ printf "%s\n%s" .Values.apiKey.value .Values.nats.auth.token | sha256sum }}
+{{- end -}}
+
+{{/* Who may reach sandboxes. Defaults are here and not in values.yaml: labels there would be added to those that are given. */}}
+{{- define "sp.gatewayLabels" -}}
+{{- $default := dict "app.kubernetes.io/name" "deer-flow" "app.kubernetes.io/component" "gateway" -}}
+{{ default $default .Values.networkPolicy.sandbox.gatewayPodLabels | toYaml }}
+{{- end -}}
+
+{{- define "sp.gatewayNamespaces" -}}
+{{ default (list .Release.Namespace .Values.sandbox.namespace | uniq) .Values.networkPolicy.sandbox.gatewayNamespaces | toYaml }}
 {{- end -}}
 
 {{- define "sp.podSecurity" -}}
