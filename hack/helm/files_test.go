@@ -104,7 +104,12 @@ func TestPrometheusFindsThePodsOfBothPrograms(t *testing.T) {
 	for key, value := range spec["selector"].(map[string]any)["matchLabels"].(map[string]any) {
 		require.Equal(t, value, service.Labels[key], key)
 	}
-	require.Equal(t, service.Spec.Ports[0].Name, spec["endpoints"].([]any)[0].(map[string]any)["port"])
+	endpoint := spec["endpoints"].([]any)[0].(map[string]any)
+	require.Equal(t, service.Spec.Ports[0].Name, endpoint["port"])
+	require.Equal(t, []any{map[string]any{
+		"sourceLabels": []any{"__meta_kubernetes_pod_label_app_kubernetes_io_component"},
+		"targetLabel":  "job", "replacement": "sandbox-provisioner-$1",
+	}}, endpoint["relabelings"])
 	require.Subset(t, r.workload(t, "api").Spec.Template.Labels, service.Spec.Selector)
 	require.Subset(t, r.workload(t, "worker").Spec.Template.Labels, service.Spec.Selector)
 	require.NotSubset(t, r.workload(t, "nats").Spec.Template.Labels, service.Spec.Selector)

@@ -131,6 +131,22 @@ func TestAnExistingSecretReplacesTheChartsOwn(t *testing.T) {
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
+func TestJobsAreNotLostToAnotherNumberOfNATSServers(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	values := "sandbox: {namespace: " + d.sandboxes() + "}\n"
+	d.install(values)
+	upgrade := action.NewUpgrade(d.cfg)
+	upgrade.Namespace = d.namespace
+	_, err := upgrade.Run(releaseName, loadChart(t), parse(t, values+"nats: {replicas: 3}"))
+	require.ErrorContains(t, err, "nats.replicas is 1 and cannot become 3 while jobs are kept")
+	d.upgrade(values + "logLevel: debug")
+
+	require.NoError(t, d.cluster.Core.RESTClient().Delete().AbsPath("/apis/apps/v1/namespaces", d.namespace, "statefulsets", fullname+"-nats").Do(t.Context()).Error())
+	r := d.upgrade(values + "nats: {replicas: 3}")
+	require.EqualValues(t, 3, *r.workload(t, "nats").Spec.Replicas, "when there are none any more")
+}
+
 // oldChart is the chart before it knew of the type of sandbox Services.
 func oldChart(t *testing.T) *chart.Chart {
 	t.Helper()

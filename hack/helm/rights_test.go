@@ -50,6 +50,8 @@ var rights = []right{
 	{"patch", "services", amongSandboxes, false, false},
 	{"get", "namespaces", amongSandboxes, false, true},
 	{"delete", "namespaces", amongSandboxes, false, false},
+	{"list", "events", amongSandboxes, true, false},
+	{"create", "events", amongSandboxes, false, false},
 	{"get", "secrets", amongSandboxes, false, false},
 	{"list", "secrets", amongSandboxes, false, false},
 	{"get", "configmaps", amongSandboxes, false, false},

@@ -54,7 +54,7 @@ networkPolicy:
   nats: {enabled: false}
 rbac: {create: false}
 serviceAccount: {api: reader, worker: writer}
-api: {preStopSeconds: 0}
+api: {shutdownDelaySeconds: 0}
 sandbox: {namespace: agents}
 `,
 	"everything": `
@@ -86,7 +86,7 @@ sandbox:
   terminationGraceSeconds: 12
 api: &api
   service: {name: provisioner, port: 80, type: LoadBalancer, annotations: {example.com/lb: internal}}
-  preStopSeconds: 3
+  shutdownDelaySeconds: 3
   shutdownSeconds: 20
   extraEnv: [{name: CREATE_WAIT, value: 12s}]
   podAnnotations: {example.com/a: b}

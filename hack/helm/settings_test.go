@@ -93,6 +93,7 @@ func TestValuesReachThePrograms(t *testing.T) {
 	require.Equal(t, want, api.Sandbox)
 	require.Equal(t, want, worker.Sandbox)
 	require.Equal(t, "secret-of-"+fullname, api.HTTP.Key)
+	require.Equal(t, 3*time.Second, api.HTTP.ShutdownDelay)
 	require.Equal(t, 20*time.Second, api.HTTP.ShutdownWait)
 	require.Equal(t, 12*time.Second, api.HTTP.CreateWait)
 	require.Equal(t, 32, worker.Worker.Concurrency)

@@ -51,12 +51,8 @@ func TestProgramsAreKilledOnlyAfterTheyHadTimeToEnd(t *testing.T) {
 	const fetch = 2 * time.Second // the longest request for jobs, which ends before a worker does
 	eachScenario(t, func(t *testing.T, _ string, r rendering) {
 		api, worker := r.workload(t, "api").Spec.Template.Spec, r.workload(t, "worker").Spec.Template.Spec
-		pause := time.Duration(0)
-		if hook := api.Containers[0].Lifecycle; hook != nil {
-			pause = time.Duration(hook.PreStop.Sleep.Seconds) * time.Second
-		}
-		cfg := load[config.API](t, r.environment(t, "api"))
-		require.Greater(t, seconds(api.TerminationGracePeriodSeconds), pause+cfg.HTTP.ShutdownWait)
+		http := load[config.API](t, r.environment(t, "api")).HTTP
+		require.Greater(t, seconds(api.TerminationGracePeriodSeconds), http.ShutdownDelay+http.ShutdownWait)
 		drain := load[config.Worker](t, r.environment(t, "worker")).Worker.DrainWait
 		require.Greater(t, seconds(worker.TerminationGracePeriodSeconds), drain+fetch)
 	})
@@ -67,10 +63,9 @@ func seconds(n *int64) time.Duration { return time.Duration(*n) * time.Second }
 func TestRequestsInFlightOutliveTheirReplica(t *testing.T) {
 	t.Parallel()
 	r := render(t, "")
-	api := r.workload(t, "api")
-	require.EqualValues(t, 5, api.container().Lifecycle.PreStop.Sleep.Seconds, "the endpoints need time to change")
-	cfg := load[config.API](t, r.environment(t, "api"))
-	require.Greater(t, cfg.HTTP.ShutdownWait, 25*time.Second, "the longest wait that a client may ask for")
+	http := load[config.API](t, r.environment(t, "api")).HTTP
+	require.Equal(t, 5*time.Second, http.ShutdownDelay, "nodes need time to learn that it leaves")
+	require.Greater(t, http.ShutdownWait, 25*time.Second, "the longest wait that a client may ask for")
 	for _, component := range []string{"-api", "-worker"} {
 		strategy := get[appsv1.Deployment](t, r, "Deployment", component).Spec.Strategy.RollingUpdate
 		require.Zero(t, strategy.MaxUnavailable.IntValue(), "a replica goes before its successor is ready")

@@ -9,6 +9,7 @@ LOG_FORMAT: {{ .Values.logFormat }}
 CLUSTER_NAME: {{ .Values.clusterName | quote }}
 NATS_URL: {{ include "sp.natsURL" . | quote }}
 NATS_STREAM_REPLICAS: {{ .Values.nats.external.url | empty | ternary .Values.nats.replicas .Values.nats.external.streamReplicas | quote }}
+SHUTDOWN_DELAY: {{ .Values.api.shutdownDelaySeconds }}s
 SHUTDOWN_WAIT: {{ .Values.api.shutdownSeconds }}s
 WORKER_CONCURRENCY: {{ .Values.worker.concurrency | quote }}
 DRAIN_WAIT: {{ .Values.worker.drainSeconds }}s
