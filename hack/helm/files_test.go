@@ -70,7 +70,7 @@ func TestRulesAndDashboardsAreRenderedAsTheyAre(t *testing.T) {
 	alert := group["rules"].([]any)[0].(map[string]any)
 	require.Equal(t, "{{ $labels.instance }} is down", alert["annotations"].(map[string]any)["summary"])
 
-	dashboard := get[corev1.ConfigMap](t, r, "ConfigMap", "-overview")
+	dashboard := get[corev1.ConfigMap](t, r, "ConfigMap", "-dashboard-overview")
 	require.Equal(t, "1", dashboard.Labels["grafana_dashboard"])
 	require.JSONEq(t, `{"title": "{{ instance }}"}`, dashboard.Data["overview.json"])
 }
