@@ -7,6 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export GOTOOLCHAIN=local CGO_ENABLED=0 DOCKER_BUILDKIT=0
 out=bin/docker
+stage=sandbox-provisioner.stage # a label
 limit=$((40 * 1000 * 1000)) # bytes, of a program's image
 nats=github.com/nats-io/nats-server/v2
 VERSION=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}
@@ -42,7 +43,7 @@ program() { # name
   # All of them, whatever is asked for: docker build goes through the stages of the others too. The second time it costs nothing.
   hack/docker/compile.sh "$out/programs"
   # The stage that compiles, which needs a registry, is replaced by one that takes what is compiled.
-  { printf 'FROM scratch AS build\nCOPY . /out\n' && sed '1,/^# images$/d' Dockerfile; } |
+  { printf 'FROM scratch AS build\nLABEL %s=build\nCOPY . /out\n' "$stage" && sed '1,/^# images$/d' Dockerfile; } |
     build "$out/programs" --target "$1" --build-arg VERSION="$VERSION" --build-arg COMMIT="$COMMIT" --tag "$name:local"
   docker tag "$name:local" "$name:${VERSION//[^A-Za-z0-9_.-]/-}"
   report "$name:local" "$limit"
@@ -59,6 +60,9 @@ nats() {
   report "nats:${version#v}-alpine" "$limit"
 }
 
+mkdir -p "$out"
+exec 9>"$out/lock" # tests that run at the same time share the directory
+flock 9
 [ $# -gt 0 ] || set -- api worker standalone nats
 for image in "$@"; do
   case "$image" in
@@ -67,3 +71,5 @@ for image in "$@"; do
   *) fail "no image is called $image" ;;
   esac
 done
+# What the stages leave behind has no name.
+docker image prune --force --filter "label=$stage" >/dev/null
