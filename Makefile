@@ -53,7 +53,7 @@ images: ## build the images of the programs, and that of NATS, from programs com
 
 .PHONY: compose-test
 compose-test: ## test docker-compose.yaml with images built here; gets Docker and compose if they are missing, as root
-	@hack/docker/engine.sh ensure && hack/docker/compose.sh && CI=true $(GO) test -count=1 -timeout 20m ./test/compose
+	@hack/docker/engine.sh ensure && hack/docker/compose.sh && CI=true $(GO) test -v -count=1 -timeout 20m ./test/compose
 
 .PHONY: chaos
 chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays

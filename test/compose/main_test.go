@@ -46,7 +46,8 @@ var usable = sync.OnceValue(func() error {
 })
 
 var images = sync.OnceValue(func() error {
-	_, err := command(context.Background(), 10*time.Minute, root+"/hack/docker/images.sh")
+	sizes, err := command(context.Background(), 10*time.Minute, root+"/hack/docker/images.sh")
+	fmt.Println(sizes)
 	return err
 })
 
