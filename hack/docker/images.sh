@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds images from static programs that are compiled here: nothing is pulled. Needs Go and a Docker engine.
-#   hack/docker/images.sh [api|worker|standalone|nats]...   all of them by default; prints their names and sizes
-# Those of the programs are tagged "local" and with the version. That of NATS has the names under which it would be pulled, so that
-# whoever asks for it finds it.
+#   hack/docker/images.sh [api|worker|standalone|nats]...   prints their names and sizes
+# Those of the programs are tagged "local" and, when no names are given and all are built, with the version too. That of NATS has the
+# names under which it would be pulled, so that whoever asks for it finds it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export GOTOOLCHAIN=local CGO_ENABLED=0 DOCKER_BUILDKIT=0
 out=bin/docker
-stage=sandbox-provisioner.stage # a label
+stage=sandbox-provisioner.stage title=org.opencontainers.image.title # labels
 limit=$((40 * 1000 * 1000)) # bytes, of a program's image
 nats=github.com/nats-io/nats-server/v2
 VERSION=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}
@@ -31,6 +31,9 @@ $log"
   fi
 }
 
+# forget removes images that have lost their names, or never had one, and that carry a label.
+forget() { docker image prune --force --filter "label=$1" >/dev/null; }
+
 report() { # name, limit
   local size
   size=$(docker image inspect --format '{{.Size}}' "$1")
@@ -45,7 +48,9 @@ program() { # name
   # The stage that compiles, which needs a registry, is replaced by one that takes what is compiled.
   { printf 'FROM scratch AS build\nLABEL %s=build\nCOPY . /out\n' "$stage" && sed '1,/^# images$/d' Dockerfile; } |
     build "$out/programs" --target "$1" --build-arg VERSION="$VERSION" --build-arg COMMIT="$COMMIT" --tag "$name:local"
-  docker tag "$name:local" "$name:${VERSION//[^A-Za-z0-9_.-]/-}"
+  [ -z "$release" ] || docker tag "$name:local" "$name:${VERSION//[^A-Za-z0-9_.-]/-}"
+  forget "$title=$name"
+  forget "$stage"
   report "$name:local" "$limit"
 }
 
@@ -63,7 +68,8 @@ nats() {
 mkdir -p "$out"
 exec 9>"$out/lock" # tests that run at the same time share the directory
 flock 9
-[ $# -gt 0 ] || set -- api worker standalone nats
+release=""
+[ $# -gt 0 ] || { set -- api worker standalone nats && release=yes; }
 for image in "$@"; do
   case "$image" in
   api | worker | standalone) program "$image" ;;
@@ -71,5 +77,3 @@ for image in "$@"; do
   *) fail "no image is called $image" ;;
   esac
 done
-# What the stages leave behind has no name.
-docker image prune --force --filter "label=$stage" >/dev/null

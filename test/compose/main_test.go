@@ -46,7 +46,7 @@ var usable = sync.OnceValue(func() error {
 })
 
 var images = sync.OnceValue(func() error {
-	sizes, err := command(context.Background(), 10*time.Minute, root+"/hack/docker/images.sh")
+	sizes, err := command(context.Background(), 10*time.Minute, root+"/hack/docker/images.sh", "api", "worker", "standalone", "nats")
 	fmt.Println(sizes)
 	return err
 })
