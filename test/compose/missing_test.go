@@ -11,7 +11,7 @@ import (
 func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	closed := p.kubeconfig()
+	closed, missing := p.kubeconfig(), filepath.Join(t.TempDir(), "missing")
 	require.NoError(t, os.Chown(closed, 0, 0))
 	for name, test := range map[string]struct {
 		env  map[string]string
@@ -22,7 +22,7 @@ func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
 			`is not set. Clients send it as X-API-Key. Put it into .env, made by "openssl rand -hex 32" for instance`,
 		},
 		"no kubeconfig": {
-			map[string]string{"KUBECONFIG": filepath.Join(t.TempDir(), "missing")},
+			map[string]string{"KUBECONFIG": missing},
 			`bind source path does not exist`,
 		},
 		"a kubeconfig that Docker has made a directory": {
@@ -43,4 +43,6 @@ func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
 			}
 		})
 	}
+	require.NoFileExists(t, missing)
+	require.NoDirExists(t, missing, "a directory that kubectl would stumble over")
 }

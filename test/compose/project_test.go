@@ -84,8 +84,12 @@ func (p *project) try(env map[string]string, args ...string) (string, error) {
 	args = append([]string{"--project-name", p.name, "--env-file", p.envFile()}, args...)
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:len(program):len(program)], args...)...)
 	cmd.Dir = root
-	// The settings of whoever runs the test have no say.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	// Of the settings of whoever runs the test only those that lead to his engine have a say.
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); name == "PATH" || name == "HOME" || strings.HasPrefix(name, "DOCKER_") {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
