@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster hack/helm
+MODULES := . hack/devcluster hack/helm hack/docker/roots
 
 .PHONY: help
 help: ## print this text
@@ -52,6 +52,14 @@ outage: ## test long outages, full disks, poison and expiry
 containers: ## test with NATS and workers in Docker containers; gets and starts an engine if there is none, as root
 	@hack/docker/engine.sh ensure && CI=true $(GO) test -timeout 20m ./test/containers
 
+.PHONY: images
+images: ## build the images of the programs, and that of NATS, from programs compiled here; needs a Docker engine and no registry
+	@VERSION=$(VERSION) COMMIT=$(COMMIT) hack/docker/images.sh
+
+.PHONY: compose-test
+compose-test: ## test docker-compose.yaml with images built here; gets Docker and compose if they are missing, as root
+	@hack/docker/engine.sh ensure && hack/docker/compose.sh && CI=true $(GO) test -v -count=1 -timeout 20m ./test/compose
+
 .PHONY: chaos
 chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
@@ -75,7 +83,7 @@ devcluster: ## start only the development cluster: kube-apiserver, etcd, simulat
 
 .PHONY: verify
 verify: bin/golangci-lint ## format, vet, lint, tidy, generated files; fails if that changes anything
-	@hack/verify.sh
+	@hack/verify.sh $(MODULES)
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
 root=$PWD
 before=$(git status --porcelain)
-for module in . hack/devcluster hack/helm; do
+for module in "$@"; do
   (
     cd "$module"
     echo "verify $module"
@@ -15,7 +15,7 @@ for module in . hack/devcluster hack/helm; do
     "$root/bin/golangci-lint" run ./...
   )
 done
-for script in hack/*.sh .ci/run; do
+for script in hack/*.sh hack/docker/*.sh .ci/run; do
   bash -n "$script"
 done
 after=$(git status --porcelain)

@@ -11,7 +11,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"sandbox-provisioner/internal/api"
 	"sandbox-provisioner/internal/config"
@@ -90,7 +89,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 type parts struct {
 	queue    *jobs.Queue
 	cluster  *k8s.Cluster
-	core     corev1client.NamespacesGetter
+	core     *k8s.Core
 	jobs     jobs.Config
 	settings k8s.Settings
 	log      *slog.Logger
