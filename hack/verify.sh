@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks what a reviewer should not have to: format, vet, lint, tidy modules, a clean tree. Changes nothing that is right.
+# Checks what a reviewer should not have to, in the modules that are its arguments: format, vet, lint, tidy, a clean tree. Changes nothing
+# that is right.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
