@@ -20,15 +20,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Scrape is how often a Prometheus of the tests scrapes, and evaluates its rules.
-const Scrape = time.Second
+// ScrapeInterval is how often a Prometheus of the tests scrapes, and evaluates its rules. A scrape may take as long: on a busy machine
+// a shorter one would take for stopped what is slow.
+const ScrapeInterval = 2 * time.Second
 
 // A PrometheusServer is a real Prometheus of a test.
 type PrometheusServer struct {
 	prometheus.API
 
 	t     testing.TB
-	start time.Time
+	since time.Time
 }
 
 // Targets are the addresses of metrics, by the job that scrapes them.
@@ -86,7 +87,7 @@ func Prometheus(t testing.TB, targets Targets, rules ...string) *PrometheusServe
 		}
 		return answers("http://" + addr + "/-/ready")
 	})
-	return &PrometheusServer{API: prometheus.NewAPI(client), t: t, start: time.Now()}
+	return &PrometheusServer{API: prometheus.NewAPI(client), t: t, since: time.Now()}
 }
 
 // prometheusConfig is JSON, which is YAML too.
@@ -104,7 +105,7 @@ func prometheusConfig(t testing.TB, targets Targets, rules []string) []byte {
 		jobs = append(jobs, job{name, []static{{addrs}}})
 	}
 	content, err := json.Marshal(map[string]any{
-		"global":         map[string]any{"scrape_interval": Scrape.String(), "scrape_timeout": Scrape.String(), "evaluation_interval": Scrape.String()},
+		"global":         map[string]any{"scrape_interval": ScrapeInterval.String(), "scrape_timeout": ScrapeInterval.String(), "evaluation_interval": ScrapeInterval.String()},
 		"rule_files":     rules,
 		"scrape_configs": jobs,
 	})
@@ -112,9 +113,12 @@ func prometheusConfig(t testing.TB, targets Targets, rules []string) []byte {
 	return content
 }
 
+// Forget lets Seen begin now.
+func (p *PrometheusServer) Forget() { p.since = time.Now() }
+
 // Seen is what an expression gave at any time since the start, without what is not a number.
 func (p *PrometheusServer) Seen(ctx context.Context, expr string) (model.Matrix, error) {
-	value, warnings, infos, err := p.QueryRange(ctx, expr, prometheus.Range{Start: p.start, End: time.Now(), Step: Scrape})
+	value, warnings, infos, err := p.QueryRange(ctx, expr, prometheus.Range{Start: p.since, End: time.Now(), Step: ScrapeInterval})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", expr, err)
 	}

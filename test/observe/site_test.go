@@ -30,7 +30,7 @@ type site struct {
 func watch(t *testing.T, beside testenv.Targets, opts ...testenv.Option) *site {
 	t.Helper()
 	proxy := testenv.Proxy(t, testenv.Cluster(t))
-	opts = append([]testenv.Option{testenv.Through(proxy), testenv.Env("CREATE_WAIT", "2s")}, opts...)
+	opts = append([]testenv.Option{testenv.Through(proxy), testenv.Env("CREATE_WAIT", "8s")}, opts...)
 	s := &site{Deployment: testenv.Processes(t, opts...), t: t, proxy: proxy}
 	targets := s.Targets()
 	for job, addrs := range beside {
@@ -38,7 +38,10 @@ func watch(t *testing.T, beside testenv.Targets, opts ...testenv.Option) *site {
 	}
 	s.PrometheusServer = testenv.Prometheus(t, targets, fastRules(t)...)
 	s.inBackground(gateway)
-	testenv.Until(t, 30*time.Second, func() error { return s.gives("sandbox_provisioner:outcomes:rate5m > 0") })
+	// Before the first scrape everything seems to be away.
+	testenv.Until(t, 60*time.Second, func() error { return s.gives("sandbox_provisioner:outcomes:rate5m > 0") })
+	s.waitUntilQuiet(untilQuiet)
+	s.Forget()
 	return s
 }
 
@@ -52,12 +55,12 @@ func fastRules(t *testing.T) []string {
 	return fast
 }
 
-// inBackground repeats do, with a number that grows, twice a second until the test ends.
+// inBackground repeats do, with a number that grows, once a second until the test ends.
 func (s *site) inBackground(do func(s *site, n int)) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(500 * time.Millisecond)
+		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for n := 0; ; n++ {
 			select {

@@ -54,7 +54,7 @@ func run(args []string) error {
 type haste int
 
 // tick is the shortest interval at which rules are evaluated: the one at which tests scrape.
-const tick = model.Duration(time.Second)
+const tick = model.Duration(2 * time.Second)
 
 func (h haste) group(g *rulefmt.RuleGroup) error {
 	// A group without an interval has the one of the server.
