@@ -2,7 +2,6 @@ package k8s
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -192,7 +191,7 @@ func TestAWatchOutlivesTheTimeoutOfRequestsAndASilentServerDoesNot(t *testing.T)
 	quiet = true
 	_, err = source.WatchWithContext(t.Context(), metav1.ListOptions{})
 	require.Error(t, err)
-	require.True(t, errors.Is(err, context.Canceled), "%v", err)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestHowAPodStands(t *testing.T) {
