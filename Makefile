@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster
+MODULES := . hack/devcluster hack/dashboards hack/prometheus
 
 .PHONY: help
 help: ## print this text
@@ -37,7 +37,7 @@ contract: ## check the whole contract: decoding, validation, objects of every mo
 	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
 
 .PHONY: observe-test
-observe-test: ## compare docs/metrics.md with what running programs serve, under faults; 10,000 sandboxes add no series
+observe-test: ## compare docs/metrics.md, dashboards and alerts with running programs under load and faults; 10,000 sandboxes add no series
 	@$(GO) run ./hack/tally observe -race -timeout 15m ./test/observe
 
 .PHONY: outage
@@ -76,6 +76,10 @@ verify: bin/golangci-lint ## format, vet, lint, tidy, generated files; fails if 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/golangci-lint fmt ./...) || exit 1; done
+
+.PHONY: generate
+generate: ## write the Grafana dashboards anew
+	@cd hack/dashboards && $(NOCGO) run -buildvcs=false . ../../deploy/grafana/dashboards
 
 .PHONY: golden
 golden: ## rewrite the golden files from what the code renders now; read the difference before you commit it

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 export GOTOOLCHAIN=local
 root=$PWD
 before=$(git status --porcelain)
-for module in . hack/devcluster; do
+for module in . hack/devcluster hack/dashboards hack/prometheus; do
   (
     cd "$module"
     echo "verify $module"
@@ -15,6 +15,7 @@ for module in . hack/devcluster; do
     "$root/bin/golangci-lint" run ./...
   )
 done
+make --no-print-directory generate
 for script in hack/*.sh .ci/run; do
   bash -n "$script"
 done

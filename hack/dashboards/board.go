@@ -30,7 +30,7 @@ const datasource = "datasource"
 
 func (b board) build() (dashboard.Dashboard, error) {
 	builder := dashboard.NewDashboardBuilder(b.title).
-		Uid(tag + "-" + b.name).
+		Uid(tag+"-"+b.name).
 		Description(b.about).
 		Tags([]string{tag}).
 		Readonly().

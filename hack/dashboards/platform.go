@@ -2,8 +2,8 @@ package main
 
 import "github.com/grafana/grafana-foundation-sdk/go/units"
 
-// ours selects our processes among all that Prometheus scrapes.
-const ours = `job=~"sandbox-provisioner-(api|worker)"`
+// ours is for metrics that other processes have too: whatever their job is called, ours are those that tell their build.
+const ours = " and on (job, instance) " + prefix + "build_info"
 
 // platform is what we stand on, as we see it.
 func platform() board {
@@ -108,31 +108,31 @@ func platform() board {
 					title:   "How much CPU do they use?",
 					about:   "1 is one core.",
 					unit:    "suffix: cores",
-					queries: ask("rate(process_cpu_seconds_total{"+ours+"}[$__rate_interval])", "{{job}} {{instance}}"),
+					queries: ask("rate(process_cpu_seconds_total[$__rate_interval])"+ours, "{{job}} {{instance}}"),
 				},
 				{
 					title:   "How much memory do they use?",
 					about:   "Resident memory. The limit of the container is what it must stay below.",
 					unit:    units.BytesIEC,
-					queries: ask("process_resident_memory_bytes{"+ours+"}", "{{job}} {{instance}}"),
+					queries: ask("process_resident_memory_bytes"+ours, "{{job}} {{instance}}"),
 				},
 				{
 					title:   "How many goroutines do they have?",
 					about:   "About one for each request and job under way. One that only grows is a leak.",
 					unit:    units.Short,
-					queries: ask("go_goroutines{"+ours+"}", "{{job}} {{instance}}"),
+					queries: ask("go_goroutines"+ours, "{{job}} {{instance}}"),
 				},
 				{
 					title: "How many of their files are open?",
 					about: "Share of the limit, connections included. At 100 % nothing more is accepted.",
 					unit:  units.PercentUnit, bad: .8,
-					queries: ask("process_open_fds{"+ours+"} / process_max_fds{"+ours+"}", "{{job}} {{instance}}"),
+					queries: ask("process_open_fds / process_max_fds"+ours, "{{job}} {{instance}}"),
 				},
 				{
 					title:   "How long have they been running?",
 					about:   "A line that falls to nothing is a restart.",
 					unit:    units.Seconds,
-					queries: ask("time() - process_start_time_seconds{"+ours+"}", "{{job}} {{instance}}"),
+					queries: ask("time() - process_start_time_seconds"+ours, "{{job}} {{instance}}"),
 				},
 			}},
 		},

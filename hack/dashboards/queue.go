@@ -2,6 +2,9 @@ package main
 
 import "github.com/grafana/grafana-foundation-sdk/go/units"
 
+// workers selects, of metrics that all processes have, those of workers.
+const workers = " and on (job, instance) " + prefix + "worker_slots"
+
 // queue is how the jobs get on, and whether there are enough workers.
 func queue() board {
 	return board{
@@ -133,13 +136,13 @@ func queue() board {
 					title:   "How much CPU does each worker use?",
 					about:   "1 is one core. A worker that has all of its limit is slow whatever the slots say.",
 					unit:    "suffix: cores",
-					queries: ask(`rate(process_cpu_seconds_total{job="sandbox-provisioner-worker"}[$__rate_interval])`, "{{instance}}"),
+					queries: ask("rate(process_cpu_seconds_total[$__rate_interval])"+workers, "{{instance}}"),
 				},
 				{
 					title:   "How long do workers wait for their own limit of requests?",
 					about:   "Seconds of waiting in each second, over all workers. Nothing unless K8S_QPS is set; above 1 it is what holds jobs up.",
 					unit:    units.Seconds,
-					queries: ask(`sum(rate(`+series("kubernetes_client_throttle_seconds_sum", `job="sandbox-provisioner-worker"`)+`[$__rate_interval]))`, "waiting"),
+					queries: ask("sum(rate("+series("kubernetes_client_throttle_seconds_sum", "")+"[$__rate_interval])"+workers+")", "waiting"),
 				},
 			}},
 			{"Sweeps", []panel{
