@@ -91,4 +91,4 @@ bin/golangci-lint: hack/tools/go.mod
 
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
-	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint)
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint prometheus)

@@ -137,7 +137,7 @@ func TestEachFaultMakesItsAlertFireAndOnlyIt(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			bring(t, f, watch(t, nil, f.options...))
+			bring(t, f, observe(t, nil, f.options...))
 		})
 	}
 	t.Run("one worker does not reach Kubernetes", func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestEachFaultMakesItsAlertFireAndOnlyIt(t *testing.T) {
 		bring(t, fault{
 			cause:  func(*site) { proxy.Cut() },
 			alerts: []string{"SandboxProvisionerKubernetesConnectionLost"},
-		}, watch(t, nil, testenv.Workers(2), testenv.WorkerThrough(1, proxy)))
+		}, observe(t, nil, testenv.Workers(2), testenv.WorkerThrough(1, proxy)))
 	})
 	t.Run("one worker does not reach NATS", func(t *testing.T) {
 		t.Parallel()
@@ -154,7 +154,7 @@ func TestEachFaultMakesItsAlertFireAndOnlyIt(t *testing.T) {
 		bring(t, fault{
 			cause:  func(*site) { beside.NATS.Stop() },
 			alerts: []string{"SandboxProvisionerNATSConnectionLost"},
-		}, watch(t, beside.Targets()))
+		}, observe(t, beside.Targets()))
 	})
 }
 

@@ -31,7 +31,7 @@ func ordinary(s *site, n int) {
 
 func TestEveryExpressionGivesDataAndNoAlertFiresWhileAllIsWell(t *testing.T) {
 	t.Parallel()
-	s := watch(t, nil, testenv.APIs(2), testenv.Workers(2))
+	s := observe(t, nil, testenv.APIs(2), testenv.Workers(2))
 	s.Misbehave("nowhere", testenv.Fault{Kind: testenv.Unschedulable})
 	s.Client().Create(t.Context(), "nowhere").Want(t, http.StatusOK)
 	s.inBackground(ordinary)

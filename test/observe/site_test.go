@@ -26,8 +26,8 @@ type site struct {
 	proxy *testenv.FaultProxy
 }
 
-// watch starts a site whose programs reach Kubernetes through a proxy, and a load that lasts as long as the test.
-func watch(t *testing.T, beside testenv.Targets, opts ...testenv.Option) *site {
+// observe starts a site whose programs reach Kubernetes through a proxy, and a load that lasts as long as the test.
+func observe(t *testing.T, beside testenv.Targets, opts ...testenv.Option) *site {
 	t.Helper()
 	proxy := testenv.Proxy(t, testenv.Cluster(t))
 	opts = append([]testenv.Option{testenv.Through(proxy), testenv.Env("CREATE_WAIT", "8s")}, opts...)
@@ -39,7 +39,7 @@ func watch(t *testing.T, beside testenv.Targets, opts ...testenv.Option) *site {
 	s.PrometheusServer = testenv.Prometheus(t, targets, fastRules(t)...)
 	s.inBackground(gateway)
 	// Before the first scrape everything seems to be away.
-	testenv.Until(t, 60*time.Second, func() error { return s.gives("sandbox_provisioner:outcomes:rate5m > 0") })
+	s.until(60*time.Second, func() error { return s.gives("sandbox_provisioner:outcomes:rate5m > 0") })
 	s.waitUntilQuiet(untilQuiet)
 	s.Forget()
 	return s
@@ -87,6 +87,17 @@ func gateway(s *site, n int) {
 	c.Delete(ctx, id)
 }
 
+// until is testenv.Until for what Prometheus knows: nothing new between two scrapes.
+func (s *site) until(within time.Duration, condition func() error) {
+	s.t.Helper()
+	tick := time.NewTicker(testenv.ScrapeInterval / 2)
+	defer tick.Stop()
+	testenv.Until(s.t, within, func() error {
+		<-tick.C
+		return condition()
+	})
+}
+
 // gives returns nil when an expression has given data at any time.
 func (s *site) gives(expr string) error {
 	seen, err := s.Seen(s.t.Context(), expr)
@@ -129,7 +140,7 @@ func alertNames(m model.Matrix) []string {
 // waitUntilFiring waits until each of the alerts fires.
 func (s *site) waitUntilFiring(within time.Duration, alerts ...string) {
 	s.t.Helper()
-	testenv.Until(s.t, within, func() error {
+	s.until(within, func() error {
 		firing, err := s.firing()
 		if err != nil {
 			return err
@@ -146,7 +157,7 @@ func (s *site) waitUntilFiring(within time.Duration, alerts ...string) {
 // waitUntilQuiet waits until no alert fires.
 func (s *site) waitUntilQuiet(within time.Duration) {
 	s.t.Helper()
-	testenv.Until(s.t, within, func() error {
+	s.until(within, func() error {
 		firing, err := s.firing()
 		if err == nil && len(firing) > 0 {
 			err = fmt.Errorf("%v fire", firing)
