@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster hack/helm hack/docker/roots
+MODULES := . hack/devcluster hack/helm hack/docker/roots hack/dashboards hack/prometheus
 
 .PHONY: help
 help: ## print this text
@@ -45,7 +45,7 @@ helm-test: ## check the Helm chart: what it renders, on a real API server, with 
 	@cd hack/helm && CGO_ENABLED=0 ../../bin/tally helm -timeout 15m ./...
 
 .PHONY: observe-test
-observe-test: ## compare docs/metrics.md with what running programs serve, under faults; 10,000 sandboxes add no series
+observe-test: ## compare docs/metrics.md, dashboards and alerts with running programs under load and faults; 10,000 sandboxes add no series
 	@$(GO) run ./hack/tally observe -race -timeout 15m ./test/observe
 
 .PHONY: outage
@@ -93,6 +93,10 @@ verify: bin/golangci-lint ## format, vet, lint, tidy, generated files; fails if 
 fmt: bin/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/golangci-lint fmt ./...) || exit 1; done
 
+.PHONY: generate
+generate: ## write the Grafana dashboards anew
+	@cd hack/dashboards && $(NOCGO) run -buildvcs=false . ../../deploy/grafana/dashboards
+
 .PHONY: golden
 golden: ## rewrite the golden files from what the code renders now; read the difference before you commit it
 	@$(GO) test ./internal/config ./internal/cli ./internal/k8s -update
@@ -112,4 +116,4 @@ bin/helm: hack/helm/go.mod ## Helm, for the chart in deploy/helm
 
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
-	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint helm tally)
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint helm tally prometheus)

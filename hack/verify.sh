@@ -16,6 +16,7 @@ for module in "$@"; do
     "$root/bin/golangci-lint" run ./...
   )
 done
+make --no-print-directory generate
 for script in hack/*.sh hack/docker/*.sh .ci/run; do
   bash -n "$script"
 done
