@@ -16,20 +16,23 @@ help: ## print this text
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: ## start everything on :8002 (your cluster if KUBECONFIG is set, else a development cluster); Ctrl-C stops it
+run: bin/standalone ## start everything on :8002 (your cluster if KUBECONFIG is set, else a development cluster); Ctrl-C stops it
 	@$(NOCGO) build -buildvcs=false -o bin/run ./hack/run
 	@exec bin/run
 
 .PHONY: build
-build: ## compile api, worker and standalone into bin/
-	@for p in $(PROGRAMS); do $(BUILD) $(STAMP) -o bin/$$p ./cmd/$$p || exit 1; done
+build: $(PROGRAMS:%=bin/%) ## compile api, worker and standalone into bin/
+
+.PHONY: FORCE
+$(PROGRAMS:%=bin/%): bin/%: FORCE
+	@$(BUILD) $(STAMP) -o $@ ./cmd/$*
 
 .PHONY: test
 test: ## run every test with the race detector, against a real kube-apiserver and NATS; says how long each part took
 	@hack/test.sh
 
 .PHONY: smoke
-smoke: ## start everything on free ports and play a gateway's day over HTTP
+smoke: bin/standalone ## start everything on free ports and play a gateway's day over HTTP
 	@$(NOCGO) run -buildvcs=false ./hack/smoke
 
 .PHONY: contract
@@ -41,7 +44,7 @@ observe-test: ## compare docs/metrics.md, dashboards and alerts with running pro
 	@$(GO) run ./hack/tally observe -race -timeout 15m ./test/observe
 
 .PHONY: outage
-outage: ## test long outages, full disks, poison and expiry (not part of test: it takes minutes)
+outage: ## test long outages, full disks, poison and expiry
 	@$(GO) test -timeout 15m ./test/outage
 
 .PHONY: containers
@@ -53,7 +56,7 @@ chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
 
 .PHONY: footprint
-footprint: ## measure start-up time and idle memory of the programs
+footprint: build ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint
 
 .PHONY: mutants

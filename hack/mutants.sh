@@ -45,7 +45,7 @@ mutant acknowledged-before-the-outcome internal/worker/reconcile.go 's/(errors\.
 mutant terminating-is-success internal/k8s/reconcile.go 's/(case terminating\(pod\):\n\t\treturn) wait, nil/$1 keep, nil/' "${model[@]}"
 mutant no-second-look-of-the-api internal/api/provisioner.go 's/again\.Generation\(\) != v\.Generation\(\)/again.Seq > 1<<60/' "${model[@]}"
 mutant condemned-objects-adopted internal/sandbox/generation.go 's/return !l\.Condemns\(g\)/return true/' "${model[@]}"
-mutant undo-spares-ended-lives internal/k8s/reconcile.go 's/return !l\.Accepts\(g\)/return l.Condemns(g)/' "${model[@]}"
+mutant undo-spares-ended-lives internal/k8s/reconcile.go 's/c\.removeIf\(ctx, id, l\.Rejects\)/c.removeIf(ctx, id, l.Condemns)/' "${model[@]}"
 mutant no-undo internal/worker/reconcile.go 's/case v\.Outcome\.State == jobs\.Failed:\n\t\tif err := r\.cluster\.Undo\(ctx, v\.ID, v\.Lineage\(\)\); err != nil/case v.Outcome.State == jobs.Failed:\n\t\tif err := error(nil); err != nil/' "${model[@]}"
 mutant old-objects-condemned internal/jobs/view.go 's/case v\.Intent == nil, v\.Intent\.First, v\.outcomesLost\(\):/case v.Intent == nil:/' "${model[@]}"
 mutant fence-not-carried internal/jobs/view.go 's/return v\.Intent\.Fence/return 0/' "${model[@]}"

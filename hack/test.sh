@@ -10,8 +10,9 @@ part() { # name, command...
   local name=$1 start=$SECONDS
   shift
   printf '\n=== %s\n' "$name"
+  untested=""
   if "$@"; then
-    parts+=("$(printf '%-44s %4ds  ok' "$name" $((SECONDS - start)))")
+    parts+=("$(printf '%-44s %4ds  ok%s' "$name" $((SECONDS - start)) "$untested")")
   else
     parts+=("$(printf '%-44s %4ds  FAILED' "$name" $((SECONDS - start)))")
     failed=1
@@ -51,6 +52,15 @@ start_devcluster() {
   return 1
 }
 
+containers() {
+  if [ -z "${CI:-}" ] && ! docker info >/dev/null 2>&1; then
+    echo "NOT TESTED: no Docker engine answers; make containers gets one"
+    untested=" (NOT TESTED: no Docker engine)"
+    return
+  fi
+  go test -timeout 15m ./test/containers
+}
+
 need
 part "kube-apiserver and etcd" build_devcluster
 part "development cluster, its own tests" bash -c 'cd hack/devcluster && go test -race -timeout 10m ./...'
@@ -60,4 +70,6 @@ part "packages" go test -race -timeout 10m ./client/... ./cmd/... ./hack/... ./i
 part "protocol model, 10,000 runs in each weather" go test -timeout 10m ./test/model -runs 10000
 part "objects and cases, on a real API server" go test -race -timeout 15m ./test/contract ./test/cases
 part "faults, with processes" go test -race -timeout 15m ./test/faults
+part "outages, full disks, poison, expiry" go test -timeout 15m ./test/outage
+part "NATS and workers in containers" containers
 exit $failed

@@ -59,9 +59,9 @@ ready: %[1]s
   API key     %[2]s
   kubeconfig  %[3]s
 
-  curl -s -H 'X-API-Key: %[2]s' -d '{"sandbox_id":"demo"}' %[1]s/api/sandboxes
-  curl -s -H 'X-API-Key: %[2]s' %[1]s/api/sandboxes/demo
-  curl -s -H 'X-API-Key: %[2]s' -X DELETE %[1]s/api/sandboxes/demo
+  curl -sw '\n' -H 'X-API-Key: %[2]s' -d '{"sandbox_id":"demo"}' %[1]s/api/sandboxes
+  curl -sw '\n' -H 'X-API-Key: %[2]s' %[1]s/api/sandboxes/demo
+  curl -sw '\n' -H 'X-API-Key: %[2]s' -X DELETE %[1]s/api/sandboxes/demo
 
 Ctrl-C stops everything.
 

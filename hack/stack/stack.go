@@ -46,15 +46,11 @@ type Stack struct {
 	children []*child
 }
 
-// Start builds what is missing, starts everything, and returns when the API is ready. Building the development cluster for
+// Start starts everything, with bin/standalone, and returns when the API is ready. Building the development cluster for
 // the first time takes minutes; its progress is shown.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s, err := StartCluster(ctx, o)
 	if err != nil {
-		return nil, err
-	}
-	if err := build(ctx, o, ".", "standalone", "./cmd/standalone"); err != nil {
-		s.Stop()
 		return nil, err
 	}
 	if err := s.startStandalone(ctx, o); err != nil {
@@ -71,7 +67,7 @@ func StartCluster(ctx context.Context, o Options) (*Stack, error) {
 		s.Key = rand.Text()
 	}
 	var err error
-	if s.dir, err = os.MkdirTemp("", "sandbox-provisioner-"); err != nil {
+	if s.dir, err = workDir(); err != nil {
 		return nil, err
 	}
 	s.StateFile = filepath.Join(s.dir, "devcluster.json")
@@ -84,24 +80,41 @@ func StartCluster(ctx context.Context, o Options) (*Stack, error) {
 	return s, nil
 }
 
-// build compiles one program into bin/. The flags are those of the Makefile, so that nothing is compiled twice.
-func build(ctx context.Context, o Options, dir, name, pkg string) error {
-	out, err := filepath.Abs(filepath.Join("bin", name))
+const dirPrefix = "sandbox-provisioner-"
+
+// workDir makes a directory for this process, and removes those of processes that were killed: they hold a kubeconfig.
+func workDir() (string, error) {
+	all, err := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range all {
+		var pid int
+		if _, err := fmt.Sscanf(filepath.Base(dir), dirPrefix+"%d-", &pid); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+	return os.MkdirTemp("", fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
+}
+
+// buildDevcluster compiles it into bin/. The flags are those of the Makefile, so that nothing is compiled twice.
+func buildDevcluster(ctx context.Context, o Options) error {
+	out, err := filepath.Abs("bin/devcluster")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Progress, "building %s\n", name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", out, pkg)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	fmt.Fprintln(o.Progress, "building devcluster")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", out, ".")
+	cmd.Dir, cmd.Env = "hack/devcluster", append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = o.Progress, o.Progress
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build %s: %w", name, err)
+		return fmt.Errorf("build devcluster: %w", err)
 	}
 	return nil
 }
 
 func (s *Stack) startCluster(ctx context.Context, o Options) error {
-	if err := build(ctx, o, "hack/devcluster", "devcluster", "."); err != nil {
+	if err := buildDevcluster(ctx, o); err != nil {
 		return err
 	}
 	fmt.Fprintln(o.Progress, "starting the development cluster: kube-apiserver, etcd and a simulated node")

@@ -148,16 +148,3 @@ func TestWhatBecomesOfARequestInTheQueueIsCounted(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkObserve(b *testing.B) {
-	e, _ := counted("")
-	e.GET("/nothing", func(*gin.Context) {})
-	req, w := httptest.NewRequest(http.MethodGet, "/nothing", nil), httptest.NewRecorder()
-	observe := NewMetrics(prometheus.NewRegistry()).observe(true)
-	c, _ := gin.CreateTestContext(w)
-	c.Request = req
-	b.ReportAllocs()
-	for b.Loop() {
-		observe(c)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,18 +22,32 @@ const comeBack = 100 * time.Millisecond
 // it has made until then is left to Undo.
 func (c *Cluster) Ensure(ctx context.Context, id string, spec sandbox.Spec, l sandbox.Lineage) (sandbox.State, error) {
 	var pod *corev1.Pod
-	podDone := make(chan error, 1)
-	go func() {
-		var err error
-		pod, err = ensure(ctx, c.pods, c.set.Pod(id, spec, l.Generation), func(found *corev1.Pod) (verdict, error) {
+	var service *corev1.Service
+	var podErr, serviceErr error
+	ensurePod := func() {
+		pod, podErr = ensure(ctx, c.pods, c.set.Pod(id, spec, l.Generation), func(found *corev1.Pod) (verdict, error) {
 			return judgePod(found, id, spec, l)
 		})
-		podDone <- err
-	}()
-	service, serviceErr := ensure(ctx, c.services, c.set.Service(id, l.Generation), func(found *corev1.Service) (verdict, error) {
-		return c.judgeService(found, id, l)
-	})
-	if err := both(<-podDone, serviceErr); err != nil {
+	}
+	ensureService := func() {
+		service, serviceErr = ensure(ctx, c.services, c.set.Service(id, l.Generation), func(found *corev1.Service) (verdict, error) {
+			return c.judgeService(found, id, l)
+		})
+	}
+	switch {
+	case l.Fence == 0:
+		var podDone sync.WaitGroup
+		podDone.Go(ensurePod)
+		ensureService()
+		podDone.Wait()
+	default: // A Pod of an earlier life may still be on its way out, and a Service would lead to it.
+		if ensurePod(); podErr == nil {
+			ensureService()
+		} else {
+			serviceErr = remove(ctx, c.services, sandbox.ServiceName(id), id, l.Rejects)
+		}
+	}
+	if err := both(podErr, serviceErr); err != nil {
 		return sandbox.State{}, err
 	}
 	return c.set.state(id, pod, service), nil
@@ -137,7 +152,7 @@ func (c *Cluster) Remove(ctx context.Context, id string, l sandbox.Lineage) erro
 // Undo deletes what failed intents made of id, and what a deletion before them was to take: the intents that follow a
 // deletion carry it out, and one that fails has perhaps not come that far.
 func (c *Cluster) Undo(ctx context.Context, id string, l sandbox.Lineage) error {
-	return c.removeIf(ctx, id, func(g sandbox.Generation) bool { return !l.Accepts(g) })
+	return c.removeIf(ctx, id, l.Rejects)
 }
 
 func (c *Cluster) removeIf(ctx context.Context, id string, match func(sandbox.Generation) bool) error {

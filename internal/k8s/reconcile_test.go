@@ -251,6 +251,39 @@ func TestALeftoverIsReplacedInTheEnd(t *testing.T) {
 	})
 }
 
+// A Service would lead to the Pod that is on its way out.
+func TestWhileAPodOfAnEarlierLifeIsThereThereIsNoService(t *testing.T) {
+	t.Parallel()
+	const fence = 5
+	l := sandbox.Lineage{Generation: by(6), Fence: fence}
+	for name, test := range map[string]struct {
+		put  func(*fixture)
+		want sandbox.Reason
+	}{
+		"none, and the Pod is terminating": {func(f *fixture) { f.putPod(3, func(p *corev1.Pod) { dying(p) }) }, sandbox.ReasonTerminating},
+		"one of that life": {func(f *fixture) {
+			f.putPod(3, func(p *corev1.Pod) { dying(p) })
+			f.putService(3)
+		}, sandbox.ReasonTerminating},
+		"one of that life, and the Pod is to go": {func(f *fixture) {
+			f.putPod(3)
+			f.putService(3)
+		}, sandbox.ReasonLeftover},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture()
+				test.put(f)
+				_, err := f.Ensure(t.Context(), "a1", ask(), l)
+				requireRetry(t, err, test.want)
+				_, service := f.uids()
+				require.Empty(t, service)
+			})
+		})
+	}
+}
+
 func TestWhatKubernetesAnswersToACreation(t *testing.T) {
 	t.Parallel()
 	pods, services := corev1.Resource("pods"), corev1.Resource("services")

@@ -68,6 +68,9 @@ func (l Lineage) Accepts(g Generation) bool {
 	return !l.Condemns(g)
 }
 
+// Rejects is the opposite of Accepts.
+func (l Lineage) Rejects(g Generation) bool { return !l.Accepts(g) }
+
 // Condemns tells whether an object of generation g belongs to an intent that failed, so that it must be undone.
 func (l Lineage) Condemns(g Generation) bool {
 	at := g.In(l.Generation.Stream)

@@ -55,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		again: deliveries.WithLabelValues("true"),
 		slots: f.NewGauge(prometheus.GaugeOpts{
 			Name: "sandbox_provisioner_worker_slots",
-			Help: "Jobs that this worker may carry out at once.",
+			Help: "Jobs that this worker may carry out at once; fewer than WORKER_CONCURRENCY after the cluster was slow.",
 		}),
 		busy: f.NewGauge(prometheus.GaugeOpts{
 			Name: "sandbox_provisioner_worker_slots_busy",

@@ -185,10 +185,13 @@ func (r *Reconciler) watched(ctx context.Context, v jobs.View, attempt int, try 
 	return v, <-done
 }
 
-// noteRetry records why an intent is not carried out yet, for those who ask. The first quick waits are not worth it.
+// quickWaits are attempts that are over within a second; recording that they wait is not worth a write each.
+const quickWaits = 3
+
+// noteRetry records why an intent is not carried out yet, for those who ask.
 func (r *Reconciler) noteRetry(ctx context.Context, v jobs.View, err error, attempt int) {
 	var retry *sandbox.Retry
-	if !errors.As(err, &retry) || (retry.After > 0 && retry.After < time.Second && attempt < 10) {
+	if !errors.As(err, &retry) || (retry.After > 0 && retry.After < time.Second && attempt <= quickWaits) {
 		return
 	}
 	_, _ = r.records.Record(ctx, v, v.Progress(jobs.Retrying, retry, attempt, r.now()))

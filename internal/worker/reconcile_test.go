@@ -157,11 +157,11 @@ func TestQuickWaitsAreNotedOnlyWhenThereAreManyOfThem(t *testing.T) {
 	f := newFixture()
 	f.records.create()
 	f.cluster.ensure = fails(retry(sandbox.ReasonTerminating, 100*time.Millisecond))
-	require.Error(t, f.Reconcile(t.Context(), "a1", 9))
+	require.Error(t, f.Reconcile(t.Context(), "a1", 3))
 	require.Nil(t, f.records.outcome())
-	require.Error(t, f.Reconcile(t.Context(), "a1", 10))
+	require.Error(t, f.Reconcile(t.Context(), "a1", 4))
 	require.Equal(t, jobs.Retrying, f.records.outcome().State)
-	require.Equal(t, 10, f.records.outcome().Attempts)
+	require.Equal(t, 4, f.records.outcome().Attempts)
 }
 
 // A message of an older intent is as good a reason as any to carry out the newest.

@@ -30,10 +30,16 @@ func TestACreateNeverAnswersWithTheDyingPod(t *testing.T) {
 				c.Delete(t.Context(), id).Want(t, http.StatusOK)
 				c.Get(t.Context(), id).Want(t, http.StatusNotFound)
 
-				requirePending(t, c.Create(t.Context(), id, testenv.Prefer("wait=1")), len(opts) > 0)
+				inCluster := len(opts) > 0
+				requirePending(t, c.Create(t.Context(), id, testenv.Prefer("wait=1")), inCluster)
 				require.False(t, *c.Presence(t.Context(), id).Want(t, http.StatusOK).Body.Exists)
-				require.Equal(t, "Pending", c.Get(t.Context(), id).Want(t, http.StatusOK).Body.Status)
+				if inCluster {
+					require.Equal(t, "Pending", c.Get(t.Context(), id).Want(t, http.StatusOK).Body.Status)
+				} else {
+					c.Get(t.Context(), id).Want(t, http.StatusNotFound)
+				}
 				require.Equal(t, old, string(d.Pod(id).UID), "the Pod is still held")
+				require.Nil(t, d.Service(id), "it would lead to the Pod that is still held")
 
 				letGo()
 				c.Create(t.Context(), id).Want(t, http.StatusOK)
