@@ -68,6 +68,10 @@ compose-test: ## test docker-compose.yaml with images built here; gets Docker an
 chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
 
+.PHONY: e2e
+e2e: ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
+	@$(NOCGO) run -buildvcs=false ./hack/e2e
+
 .PHONY: footprint
 footprint: build ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint

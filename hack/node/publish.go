@@ -17,8 +17,10 @@ type state struct {
 	Address string `json:"address"`
 	// Containerd is the socket of the node's containerd.
 	Containerd string `json:"containerd"`
-	// Dir holds the node's files, the programs' logs in Dir/log among them.
-	Dir string `json:"dir"`
+	// Dir holds the node's files, the programs' logs in Dir/log among them. Root holds what is the node's own of the file system:
+	// its /var/lib is Root/var/lib.
+	Dir  string `json:"dir"`
+	Root string `json:"root"`
 	PID int    `json:"pid"`
 }
 

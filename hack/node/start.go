@@ -86,8 +86,8 @@ func serve(ctx context.Context, o startOptions, parts assets, log *slog.Logger) 
 		return errors.New(ready.Error)
 	}
 	published, err := publish(o, ready.Kubeconfig, state{
-		Kubeconfig: o.kubeconfig, Server: ready.Server, Address: node.Address, Dir: node.Dir, PID: os.Getpid(),
-		Containerd: cluster.Socket(node.Dir),
+		Kubeconfig: o.kubeconfig, Server: ready.Server, Address: node.Address, PID: os.Getpid(),
+		Containerd: cluster.Socket(node.Dir), Dir: node.Dir, Root: box.Own(node.Dir, ""),
 	})
 	if err != nil {
 		return err
