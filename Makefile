@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster hack/helm hack/docker/roots
+MODULES := . hack/devcluster hack/node hack/helm hack/docker/roots
 
 .PHONY: help
 help: ## print this text

@@ -21,7 +21,7 @@ type state struct {
 	// its /var/lib is Root/var/lib.
 	Dir  string `json:"dir"`
 	Root string `json:"root"`
-	PID int    `json:"pid"`
+	PID  int    `json:"pid"`
 }
 
 func readState(file string) (s state, err error) {

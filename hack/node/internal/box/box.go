@@ -70,14 +70,14 @@ func Start(log *slog.Logger, prepare func(Layout) any) (_ *Box, err error) {
 	if err := b.launch(); err != nil {
 		return nil, fmt.Errorf("start a process in its own namespaces: %w", err)
 	}
-	if b.link, err = connect(b.PID); err != nil {
+	if b.link, err = connect(b.PID, scratch.name()); err != nil {
 		return nil, fmt.Errorf("connect the node's network to this machine: %w", err)
 	}
 	b.Address = b.link.inside.IP.String()
-	if err := makeCgroups(scratch.cgroup()); err != nil {
+	if err := makeCgroups(scratch.name()); err != nil {
 		return nil, fmt.Errorf("make control groups: %w", err)
 	}
-	order := prepare(Layout{Dir: b.Dir, Address: b.Address, Cgroup: "/" + scratch.cgroup()})
+	order := prepare(Layout{Dir: b.Dir, Address: b.Address, Cgroup: "/" + scratch.name()})
 	return b, json.NewEncoder(b.orders).Encode(envelope{Net: b.link.inside.String(), Order: order})
 }
 

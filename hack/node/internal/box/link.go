@@ -22,8 +22,8 @@ type link struct {
 	inside  *net.IPNet
 }
 
-// connect lays a cable to the network of a process. The device's name is what claims its pair of addresses.
-func connect(pid int) (*link, error) {
+// connect lays a cable from the network of a process, for a box of that name. The device's name claims its pair of addresses.
+func connect(pid int, box string) (*link, error) {
 	for n := range maxBoxes {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = fmt.Sprintf("sandboxnode%d", n)
@@ -36,7 +36,7 @@ func connect(pid int) (*link, error) {
 			return nil, fmt.Errorf("add the device %s: %w", attrs.Name, err)
 		}
 		l := &link{outside: veth, inside: address(n, 2)}
-		if err := raise(veth, address(n, 1)); err != nil {
+		if err := errors.Join(netlink.LinkSetAlias(veth, box), raise(veth, address(n, 1))); err != nil {
 			l.remove()
 			return nil, err
 		}
@@ -62,6 +62,23 @@ func raise(device netlink.Link, address *net.IPNet) error {
 
 // remove takes the cable away. It may be gone already, with the box.
 func (l *link) remove() { _ = netlink.LinkDel(l.outside) }
+
+// removeLink takes away what a killed box of that name has left: the kernel keeps a network for as long as one of its
+// connections, which have lost both ends, has not timed out.
+func removeLink(box string) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Attrs().Alias == box {
+			if err := netlink.LinkDel(l); err != nil && !errors.As(err, new(netlink.LinkNotFoundError)) && !errors.Is(err, syscall.ENODEV) {
+				return fmt.Errorf("remove the device %s: %w", l.Attrs().Name, err)
+			}
+		}
+	}
+	return nil
+}
 
 // bringUp is the end inside.
 func bringUp(cidr string) error {

@@ -51,7 +51,8 @@ func (s *scratch) own() (err error) {
 	return os.Rename(fresh, filepath.Join(s.dir, "lock"))
 }
 
-func (s *scratch) cgroup() string { return filepath.Base(s.dir) }
+// name marks everything of the box that lies elsewhere.
+func (s *scratch) name() string { return filepath.Base(s.dir) }
 
 func removeAbandoned(log *slog.Logger) (err error) {
 	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*", "lock"))
@@ -71,7 +72,7 @@ func removeAbandoned(log *slog.Logger) (err error) {
 }
 
 func (s *scratch) remove() error {
-	err := removeCgroups(s.cgroup())
+	err := errors.Join(removeLink(s.name()), removeCgroups(s.name()))
 	if s.lock != nil {
 		_ = s.lock.Close()
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -28,7 +29,9 @@ func Write(file, ref, program string) error {
 	if err != nil {
 		return fmt.Errorf("image %s: %w", ref, err)
 	}
-	content, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil })
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil }
+	// Compressing would take longer than everything else, for a way of a few metres.
+	content, err := tarball.LayerFromOpener(open, tarball.WithCompression(compression.None))
 	if err != nil {
 		return fmt.Errorf("image %s: %w", ref, err)
 	}
