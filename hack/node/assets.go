@@ -57,11 +57,15 @@ func getAssets(ctx context.Context, log *slog.Logger) (assets, error) {
 	if a.bin, err = (asset.Finder{Log: log}).NodeDir(ctx); err != nil {
 		return a, err
 	}
-	for _, own := range []struct{ name, image, expect string }{
-		{"pause", cluster.PauseImage, "seconds"},
-		{"coredns", cluster.DNSImage, "1 to 4 minutes from cold on 2 cores"},
+	for _, own := range []struct{ name, module, image, expect string }{
+		{"pause", ".", cluster.PauseImage, "seconds"},
+		{"coredns", "coredns", cluster.DNSImage, "1 to 4 minutes from cold on 2 cores"},
 	} {
-		archive, err := imageOf(ctx, root, own.name, own.image, own.expect, log)
+		c := asset.Compilation{
+			Package: "sandbox-provisioner/hack/node/" + own.name, Module: filepath.Join(root, "hack", "node", own.module),
+			LDFlags: "-s -w", Target: filepath.Join(root, "bin", "node-images", own.name), Expect: own.expect, Log: log,
+		}
+		archive, err := imageOf(ctx, c, own.image, filepath.Join(root, "hack", "node", own.name))
 		if err != nil {
 			return a, err
 		}
@@ -70,24 +74,20 @@ func getAssets(ctx context.Context, log *slog.Logger) (assets, error) {
 	return a, nil
 }
 
-// imageOf builds one of this module's own programs and an image of it, unless that is there and current.
-func imageOf(ctx context.Context, root, name, ref, expect string, log *slog.Logger) (archive string, err error) {
-	module := filepath.Join(root, "hack", "node")
-	dir := filepath.Join(root, "bin", "node-images")
-	archive = filepath.Join(dir, name+".tar")
-	current, err := newer(archive, filepath.Join(module, "go.mod"), filepath.Join(module, name))
+// imageOf makes a program and an image of it, unless the image is there and newer than the source.
+func imageOf(ctx context.Context, c asset.Compilation, ref, source string) (archive string, err error) {
+	archive = c.Target + ".tar"
+	current, err := newer(archive, filepath.Join(c.Module, "go.mod"), source)
 	if err != nil || current {
 		return archive, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(c.Target), 0o755); err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, name)
-	c := asset.Compilation{Package: "./" + name, Module: module, LDFlags: "-s -w", Target: program, Expect: expect, Log: log}
 	if err := c.Run(ctx); err != nil {
 		return "", err
 	}
-	return archive, image.Write(archive, ref, program)
+	return archive, image.Write(archive, ref, c.Target)
 }
 
 // newer tells whether file exists and is newer than everything in the others.
