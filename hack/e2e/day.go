@@ -312,9 +312,8 @@ func (s *suite) burst() error {
 		})
 	}
 	<-half.Done()
-	now := int64(0)
 	victim := workers[0].Name
-	err = s.kube.CoreV1().Pods(releaseSpace).Delete(s.ctx, victim, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	err = s.kill(&workers[0], "worker")
 	atKill := answered.Load()
 	s.succeeds("a worker's Pod is killed", err)
 	all.Wait()

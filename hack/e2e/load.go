@@ -22,9 +22,9 @@ type load struct {
 
 const (
 	// Readers look at a sandbox that lives, writers make and delete others. The pauses leave some of two cores to the cluster.
-	readers, writers = 3, 2
-	readPause        = 25 * time.Millisecond
-	writePause       = 250 * time.Millisecond
+	readers, writers = 3, 1
+	readPause        = 50 * time.Millisecond
+	writePause       = time.Second
 )
 
 func (s *suite) startLoad(live string) *load {
