@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,7 +22,8 @@ type node struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// Address is the node's, as this machine reaches it.
 	Address string `json:"address"`
-	// Root is where the node's /var/lib lies on this machine.
+	// Dir is the node's directory, Root where its /var/lib lies on this machine.
+	Dir  string `json:"dir"`
 	Root string `json:"root"`
 
 	stateFile string
@@ -112,11 +116,49 @@ func (n *node) load(ctx context.Context) error {
 	return nil
 }
 
+func (n *node) ours() bool { return n.ended != nil }
+
 // stop ends the node, if it is ours, and waits until it has cleaned up.
 func (n *node) stop() error {
-	if n.cmd != nil && n.cmd.Process != nil {
+	if n.ours() {
 		_ = n.cmd.Process.Signal(syscall.SIGTERM)
 		<-n.ended
 	}
 	return os.RemoveAll(n.dir)
+}
+
+// left is what is to be found of a node that was stopped.
+func (n *node) left() error {
+	var found error
+	if _, err := os.Stat(n.Dir); !errors.Is(err, fs.ErrNotExist) {
+		found = errors.Join(found, fmt.Errorf("its directory %s", n.Dir))
+	}
+	name := filepath.Base(n.Dir)
+	for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
+		if groups, _ := filepath.Glob(pattern); len(groups) > 0 {
+			found = errors.Join(found, fmt.Errorf("control groups %v", groups))
+		}
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), name) {
+		found = errors.Join(found, errors.New("mounts"), err)
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, process := range processes {
+		if command, err := os.ReadFile(process); err == nil && strings.Contains(string(command), name) {
+			found = errors.Join(found, fmt.Errorf("the process %s", strings.ReplaceAll(string(command), "\x00", " ")))
+		}
+	}
+	devices, err := net.Interfaces()
+	for _, device := range devices {
+		if addresses, _ := device.Addrs(); slices.ContainsFunc(addresses, n.onLink) {
+			found = errors.Join(found, fmt.Errorf("the device %s", device.Name))
+		}
+	}
+	return errors.Join(found, err)
+}
+
+// onLink tells whether the node is behind the device with this address.
+func (n *node) onLink(address net.Addr) bool {
+	_, network, err := net.ParseCIDR(address.String())
+	return err == nil && network.Contains(net.ParseIP(n.Address))
 }

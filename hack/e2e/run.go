@@ -26,7 +26,12 @@ func run(ctx context.Context, state string, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.stop()) }()
+	defer func() {
+		err = errors.Join(err, n.stop())
+		if n.ours() {
+			r.succeeds("the node is stopped and leaves nothing", n.left())
+		}
+	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
 	defer cancel()
 	if err := n.load(ctx); err != nil {
