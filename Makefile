@@ -70,7 +70,8 @@ chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under
 
 .PHONY: e2e
 e2e: ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
-	@$(NOCGO) run -buildvcs=false ./hack/e2e
+	@$(NOCGO) build -buildvcs=false -o bin/e2e/e2e ./hack/e2e
+	@exec bin/e2e/e2e
 
 .PHONY: footprint
 footprint: build ## measure start-up time and idle memory of the programs
@@ -116,4 +117,4 @@ bin/helm: hack/helm/go.mod ## Helm, for the chart in deploy/helm
 
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
-	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint helm tally)
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* node node-images e2e golangci-lint helm tally)

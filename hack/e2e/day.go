@@ -57,25 +57,33 @@ func (s *suite) installed() error {
 		return err
 	}
 	s.succeeds("the chart is installed, and all its Pods become ready", nil)
-	for component, replicas := range map[string]int{"api": apiReplicas, "worker": workerReplicas, "nats": 1} {
-		pods, err := s.podsOf(component)
+	for _, program := range []struct {
+		name     string
+		replicas int
+	}{{"nats", 1}, {"api", apiReplicas}, {"worker", workerReplicas}} {
+		pods, err := s.podsOf(program.name)
 		if err != nil {
 			return err
 		}
-		s.that(fmt.Sprintf("%d Pods of %s are ready", replicas, component),
-			len(pods) == replicas && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !ready(&p) }), len(pods))
-		if component == "nats" {
+		s.that(fmt.Sprintf("%s has %d Pods, all ready", program.name, program.replicas),
+			len(pods) == program.replicas && all(pods, func(p corev1.Pod) bool { return ready(&p) }), len(pods))
+		if program.name == "nats" {
 			continue
 		}
-		own := func(p corev1.Pod) bool { return p.Spec.ServiceAccountName == release+"-sandbox-provisioner-"+component }
-		s.that(component+" runs under a ServiceAccount of its own", !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !own(p) }),
-			pods[0].Spec.ServiceAccountName)
-		s.that(component+" may create Pods only if it is the worker",
-			s.may(pods[0].Spec.ServiceAccountName, "create", sandboxSpace) == (component == "worker"))
-		s.that(component+" may create no Pods elsewhere", !s.may(pods[0].Spec.ServiceAccountName, "create", releaseSpace))
+		account := release + "-sandbox-provisioner-" + program.name
+		s.that(program.name+" runs under a ServiceAccount of its own",
+			all(pods, func(p corev1.Pod) bool { return p.Spec.ServiceAccountName == account }), pods[0].Spec.ServiceAccountName)
+		s.that(program.name+" may read Pods among the sandboxes", s.may(account, "list", sandboxSpace))
+		writes := program.name == "worker"
+		s.that(fmt.Sprintf("%s may create Pods among the sandboxes: %t", program.name, writes), s.may(account, "create", sandboxSpace) == writes)
+		s.that(program.name+" may not create Pods elsewhere", !s.may(account, "create", releaseSpace))
 	}
 	s.succeeds("the api answers at its Service's name, and reaches NATS and Kubernetes", s.provisioner.Ready(s.ctx))
 	return s.policies()
+}
+
+func all(pods []corev1.Pod, holds func(corev1.Pod) bool) bool {
+	return !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !holds(p) })
 }
 
 // policies looks at the NetworkPolicies. What they do is not to be seen here.
@@ -146,11 +154,11 @@ func (s *suite) byDNS() error {
 func (s *suite) openPorts() []int {
 	var mu sync.Mutex
 	var open []int
-	var all sync.WaitGroup
+	var trying sync.WaitGroup
 	slots := make(chan struct{}, 64)
 	for port := 30000; port <= 32767; port++ {
 		slots <- struct{}{}
-		all.Go(func() {
+		trying.Go(func() {
 			defer func() { <-slots }()
 			conn, err := net.DialTimeout("tcp", net.JoinHostPort(s.node.Address, fmt.Sprint(port)), time.Second)
 			if err != nil {
@@ -162,7 +170,7 @@ func (s *suite) openPorts() []int {
 			open = append(open, port)
 		})
 	}
-	all.Wait()
+	trying.Wait()
 	return open
 }
 
@@ -302,9 +310,9 @@ func (s *suite) burst() error {
 	half, kill := context.WithCancel(s.ctx)
 	defer kill()
 	refused := make([]error, burstSize)
-	var all sync.WaitGroup
+	var creating sync.WaitGroup
 	for i, id := range ids {
-		all.Go(func() {
+		creating.Go(func() {
 			_, refused[i] = s.provisioner.Create(s.ctx, client.CreateRequest{SandboxID: id}, client.Wait(25*time.Second))
 			if answered.Add(1) == burstSize/4 {
 				kill()
@@ -316,7 +324,7 @@ func (s *suite) burst() error {
 	err = s.kill(&workers[0], "worker")
 	atKill := answered.Load()
 	s.succeeds("a worker's Pod is killed", err)
-	all.Wait()
+	creating.Wait()
 	s.succeeds(fmt.Sprintf("all %d creates are answered well, %d of them after the kill", burstSize, burstSize-atKill), errors.Join(refused...))
 	s.succeeds("every one has its Pod and its Service", s.eventually(func() error { return s.only(ids) }))
 	for _, id := range ids[kept:] {
@@ -339,7 +347,7 @@ func (s *suite) burst() error {
 		if err != nil {
 			return err
 		}
-		if len(pods) != workerReplicas || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Name == victim || !ready(&p) }) {
+		if len(pods) != workerReplicas || !all(pods, func(p corev1.Pod) bool { return p.Name != victim && ready(&p) }) {
 			return fmt.Errorf("there are %d, or not all are ready", len(pods))
 		}
 		return nil

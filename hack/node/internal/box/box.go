@@ -17,15 +17,18 @@ import (
 	"syscall"
 )
 
+// InitCommand is the first process in the box, InsideCommand the program that it starts: see Init.
 const (
-	// InitCommand is the first process in the box, InsideCommand the program that it starts: see Init.
 	InitCommand   = "init"
 	InsideCommand = "inside"
+)
 
+const (
 	// What both get from outside: orders end when the outer process does, and reports go back.
 	ordersFD  = 3
 	reportsFD = 4
-	lockFD    = 5
+	// lockFD is held by the first process alone.
+	lockFD = 5
 )
 
 // A Box is a running box.
@@ -108,6 +111,8 @@ func (b *Box) launch() error {
 	// The lock goes along: the directory is in use until the last process in the box is gone.
 	b.cmd.ExtraFiles = []*os.File{ordersIn, reportsOut, b.scratch.lock}
 	b.cmd.Stderr = os.Stderr
+	// Nothing else of the caller's environment: the address of a proxy or a KUBECONFIG would lead out of the box.
+	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + b.Dir}
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 		Setsid:     true, // Ctrl-C is for the outer process, which then ends the box

@@ -35,11 +35,25 @@ func makeCgroups(name string) error {
 		return err
 	}
 	for _, point := range points {
-		if err := os.Mkdir(filepath.Join(point, name), 0o755); err != nil && !errors.Is(err, fs.ErrPermission) {
+		enableControllers(point)
+		// A hierarchy may be mounted twice.
+		if err := os.Mkdir(filepath.Join(point, name), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// enableControllers lets groups below a hierarchy of version 2 have what the hierarchy has, as a kubelet that uses its root would.
+// What cannot be enabled is not needed, or the kubelet says that it misses it.
+func enableControllers(point string) {
+	available, err := os.ReadFile(filepath.Join(point, "cgroup.controllers"))
+	if err != nil {
+		return // version 1
+	}
+	for _, controller := range strings.Fields(string(available)) {
+		_ = os.WriteFile(filepath.Join(point, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+	}
 }
 
 // removeCgroups waits a little for the last processes to leave.

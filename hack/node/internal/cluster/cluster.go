@@ -24,11 +24,13 @@ const (
 	// ContainerdSocket is containerd's, below a directory that is the box's own.
 	ContainerdSocket = "/run/containerd/containerd.sock"
 
-	// PauseImage and DNSImage are the names of the images that the node itself needs.
+	startTimeout = 3 * time.Minute
+)
+
+// PauseImage and DNSImage are the names of the images that the node itself needs.
+const (
 	PauseImage = "node.local/pause:1"
 	DNSImage   = "node.local/coredns:1"
-
-	startTimeout = 3 * time.Minute
 )
 
 // Order says what to run.

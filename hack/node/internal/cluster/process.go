@@ -18,8 +18,6 @@ func (n *node) start(program string, args ...string) error {
 	defer log.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// Nothing of the caller's environment: a proxy's address or a KUBECONFIG would lead out of the node.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "HOME=" + n.path()}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
