@@ -95,6 +95,8 @@ func (s sceneCluster) Gone(context.Context, string, sandbox.Lineage) (bool, erro
 
 func (s sceneCluster) PodUID(context.Context, string) (string, error) { return s.podUID, s.readErr }
 
+func (s sceneCluster) Explain(_ context.Context, st sandbox.State) sandbox.State { return st }
+
 func (s sceneCluster) List(context.Context) ([]k8s.Sighting, error) {
 	if s.panics {
 		panic("a fault")

@@ -28,6 +28,8 @@ type Cluster interface {
 	Gone(ctx context.Context, id string, l sandbox.Lineage) (bool, error)
 	PodUID(ctx context.Context, id string) (string, error)
 	List(ctx context.Context) ([]k8s.Sighting, error)
+	// Explain adds why a sandbox is not ready, if its Pod does not say so itself.
+	Explain(ctx context.Context, st sandbox.State) sandbox.State
 }
 
 // A Provisioner turns requests into intents, waits for their outcomes, and reads the cluster. It holds no state.
@@ -298,14 +300,14 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 		return Found{}, err
 	}
 	if seen.Pod && seen.Service && !p.young(seen) {
-		return p.found(seen, nil), nil
+		return p.explained(ctx, p.found(seen, nil)), nil
 	}
 	lookCtx, cancel := context.WithTimeout(ctx, jobLookTimeout)
 	defer cancel()
 	v, lookErr := p.jobs.Look(lookCtx, id)
 	switch {
 	case lookErr != nil: // the cluster's word stands: it is the only registry of what exists
-		return p.found(seen, nil), nil
+		return p.explained(ctx, p.found(seen, nil)), nil
 	case isOver(v):
 		seen = k8s.Sighting{State: sandbox.State{ID: id, Status: sandbox.NotFound}}
 	case v.Living() && (!seen.Pod || !seen.Service):
@@ -314,7 +316,15 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 			return Found{}, err
 		}
 	}
-	return p.found(seen, &v), nil
+	return p.explained(ctx, p.found(seen, &v)), nil
+}
+
+// explained is f with a reason from further away, which a list does not look for: it would be a request for each sandbox.
+func (p *Provisioner) explained(ctx context.Context, f Found) Found {
+	if f.Exists {
+		f.Sandbox = p.cluster.Explain(ctx, f.Sandbox)
+	}
+	return f
 }
 
 // List reads all sandboxes, sorted by id. An error never means absence.
