@@ -53,6 +53,8 @@ type scene struct {
 	down     bool
 	panics   bool
 	settings k8s.Settings
+	// deleteWait is over at once unless it is set.
+	deleteWait time.Duration
 }
 
 type sceneJobs struct{ *scene }
@@ -115,7 +117,7 @@ func (s *scene) handler() *gin.Engine {
 		s.settings.ServiceType = k8s.NodePort
 	}
 	s.settings.BaseDir = "/.deer-flow"
-	cfg := Config{Key: testKey, DeleteWait: time.Nanosecond, ReadWait: time.Second}
+	cfg := Config{Key: testKey, DeleteWait: max(s.deleteWait, time.Nanosecond), ReadWait: time.Second}
 	p := NewProvisioner(sceneJobs{s}, sceneCluster{s}, s.settings, jobs.Config{Deadline: time.Minute, AckWait: time.Minute})
 	check := telemetry.Check{Name: "nats", Ping: func(context.Context) error {
 		if s.down {
@@ -164,6 +166,7 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 	const create = `{"sandbox_id":"a1"}`
 	large := strings.Repeat(" ", maxBody+1)
 	async := http.Header{"Prefer": {"respond-async"}}
+	patient := http.Header{"Prefer": {"respond-async, wait=1"}}
 	forbidden := errors.New("pods is forbidden")
 	throttled := &sandbox.Retry{Reason: sandbox.ReasonThrottled, After: 3 * time.Second, Err: errors.New("busy")}
 	failure := func(reason sandbox.Reason) scene {
@@ -187,6 +190,7 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 		{"a sandbox that exists", "POST", "/api/sandboxes", create, nil, living(), 200},
 		{"a sandbox that is made", "POST", "/api/sandboxes", create, nil, scene{done: true, checked: &sceneState}, 200},
 		{"an asynchronous create", "POST", "/api/sandboxes", create, async, scene{}, 202},
+		{"an asynchronous create that waits a little", "POST", "/api/sandboxes", create, patient, scene{}, 202},
 		{"a create that takes long in ClusterIP mode", "POST", "/api/sandboxes", create, nil, scene{settings: clusterIP}, 202},
 		{"a create that takes long in NodePort mode", "POST", "/api/sandboxes", create, nil, scene{}, 503},
 		{"a mount from outside", "POST", "/api/sandboxes",
@@ -230,6 +234,7 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 		{"a look at a busy Kubernetes", "GET", "/api/sandboxes/a1", "", nil, troubled(throttled), 503},
 
 		{"a delete", "DELETE", "/api/sandboxes/a1", "", nil, living(), 200},
+		{"a delete that may wait", "DELETE", "/api/sandboxes/a1", "", http.Header{"Prefer": {"wait=9"}}, living(), 200},
 		{"a delete of an impossible one", "DELETE", "/api/sandboxes/A", "", nil, scene{}, 200},
 		{"a delete of the empty id", "DELETE", "/api/sandboxes/", "", nil, scene{}, 200},
 		{"an asynchronous delete", "DELETE", "/api/sandboxes/a1", "", async, scene{}, 202},

@@ -62,6 +62,16 @@ var (
 	errOvertaken = errors.New("overtaken by another request")
 )
 
+// A troubleError is errPending of a request that has been tried and did not work yet.
+type troubleError struct {
+	reason  sandbox.Reason
+	message string
+}
+
+func (e *troubleError) Error() string { return e.message }
+
+func (e *troubleError) Is(target error) bool { return target == errPending }
+
 // An Order is a request for a sandbox.
 type Order struct {
 	ID   string
@@ -182,6 +192,9 @@ func awaitCreate(
 		}
 		if failure := new(sandbox.Failure); errors.As(err, &failure) {
 			pending = failure // it has failed; only its remains are not gone yet
+		}
+		if o != nil && o.Generation.Seq == v.Seq && o.State == jobs.Retrying {
+			pending = &troubleError{o.Reason, o.Message}
 		}
 		if o, err = follower.Next(ctx, v.Stream); err != nil {
 			return sandbox.State{}, giveUp(err, pending)

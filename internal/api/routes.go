@@ -66,25 +66,23 @@ func (h *handler) create(c *gin.Context) {
 		return
 	}
 	order := Order{ID: req.ID, Spec: req.Spec, Wait: h.cfg.CreateWait}
-	prefer := parsePrefer(c.Request.Header)
-	if order.Async = prefer.Async; order.Async {
-		order.Wait = 0
-	}
-	if prefer.HasWait {
-		order.Wait = min(prefer.Wait, maxWait)
-	}
+	prefer := parsePrefer(c.Request.Header).upTo(maxWait)
+	order.Async, order.Wait = prefer.async(), prefer.wait(h.cfg.CreateWait)
 	state, err := h.provisioner.Create(c.Request.Context(), order)
 	switch {
 	case err == nil:
+		prefer.applied(c, http.StatusOK)
 		reply(c, http.StatusOK, newSandboxReply(state))
 	case errors.Is(err, errPending) && (order.Async || h.settings.ServiceType == k8s.ClusterIP):
+		prefer.applied(c, http.StatusAccepted)
 		c.Header("Location", "/api/sandboxes/"+req.ID)
-		if order.Async {
-			c.Header("Preference-Applied", "respond-async")
-		}
-		reply(c, http.StatusAccepted, newSandboxReply(sandbox.State{
+		pending := sandbox.State{
 			ID: req.ID, Status: sandbox.Pending, URL: h.settings.URL(req.ID, 0), Capacity: capacity(req.Spec),
-		}))
+		}
+		if trouble := (*troubleError)(nil); errors.As(err, &trouble) {
+			pending.Reason, pending.Message = string(trouble.reason), trouble.message
+		}
+		reply(c, http.StatusAccepted, newSandboxReply(pending))
 	default:
 		replyError(c, err)
 	}
@@ -181,20 +179,15 @@ func (h *handler) delete(c *gin.Context) {
 		reply(c, http.StatusOK, deleteReply{OK: true, ID: id})
 		return
 	}
-	wait, prefer := h.cfg.DeleteWait, parsePrefer(c.Request.Header)
-	if prefer.Async {
-		wait = 0
-	}
-	if prefer.HasWait {
-		wait = min(prefer.Wait, h.cfg.DeleteWait)
-	}
-	err := h.provisioner.Delete(c.Request.Context(), id, wait)
+	prefer := parsePrefer(c.Request.Header).upTo(h.cfg.DeleteWait)
+	err := h.provisioner.Delete(c.Request.Context(), id, prefer.wait(h.cfg.DeleteWait))
 	var partial *partialError
 	switch {
 	case err == nil:
+		prefer.applied(c, http.StatusOK)
 		reply(c, http.StatusOK, deleteReply{OK: true, ID: id})
-	case prefer.Async && (errors.Is(err, errPending) || errors.As(err, &partial)):
-		c.Header("Preference-Applied", "respond-async")
+	case prefer.async() && (errors.Is(err, errPending) || errors.As(err, &partial)):
+		prefer.applied(c, http.StatusAccepted)
 		reply(c, http.StatusAccepted, deleteReply{OK: true, ID: id})
 	case errors.Is(err, errPending):
 		replyError(c, &partialError{"service: not confirmed in time, pod: not confirmed in time; the job goes on"})

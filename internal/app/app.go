@@ -3,13 +3,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"golang.org/x/sync/errgroup"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -100,6 +104,9 @@ func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, er
 	opts := jobs.ConnectOptions("sandbox-provisioner "+name, log)
 	switch {
 	case cfg.Creds != "":
+		if err := checkCreds(cfg.Creds); err != nil {
+			return nil, fmt.Errorf("NATS_CREDS=%s: %w", cfg.Creds, err)
+		}
 		opts = append(opts, nats.UserCredentials(cfg.Creds))
 	case cfg.User != "":
 		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
@@ -111,6 +118,18 @@ func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, er
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
 	return nc, nil
+}
+
+// checkCreds finds credentials that can never be used. The client would say so of the URL, and only later.
+func checkCreds(path string) error {
+	content, err := os.ReadFile(path)
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		return fmt.Errorf("cannot be read: %w", pathError.Err) // without the path, which is said already
+	}
+	if _, err := nkeys.ParseDecoratedUserNKey(content); err != nil {
+		return errors.New("holds no seed of a user")
+	}
+	return nil
 }
 
 func connect(

@@ -228,6 +228,7 @@ var variables = map[string]variable{
 		bad: map[string]string{
 			"https://":        "K8S_API_SERVER…",
 			"http://h:s3cret": "K8S_API_SERVER…",
+			"notaurl":         "K8S_API_SERVER…",
 		},
 	},
 	"K8S_TLS_VERIFY": {
@@ -258,6 +259,7 @@ var variables = map[string]variable{
 		absent: "deer-flow",
 		empty:  "K8S_NAMESPACE=…",
 		good:   map[string]string{"sandboxes": "sandboxes"},
+		bad:    map[string]string{"Foo_": "K8S_NAMESPACE=…"},
 	},
 	"SANDBOX_IMAGE": {
 		absent: "enterprise-public-cn-beijing.cr.volces.com/vefaas-public/all-in-one-sandbox:latest",

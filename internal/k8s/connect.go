@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,11 +44,21 @@ func (c Connection) Validate() error {
 		problems = append(problems, fmt.Errorf("K8S_REQUEST_TIMEOUT=%v: must be more than 0s", c.RequestTimeout))
 	}
 	if c.APIServer != "" {
-		if _, _, err := rest.DefaultServerURL(c.APIServer, "", schema.GroupVersion{}, true); err != nil {
+		if !isServer(c.APIServer) {
 			problems = append(problems, errors.New("K8S_API_SERVER: must be a URL such as https://host.docker.internal:6443"))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// isServer tells whether client-go can find a server by that name, and somebody has meant one: it takes any word for a host.
+func isServer(server string) bool {
+	if _, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, true); err != nil {
+		return false
+	}
+	_, port, _ := net.SplitHostPort(server)
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil || strings.HasPrefix(server, "https://") || strings.HasPrefix(server, "http://")
 }
 
 // Connect finds the cluster: by the kubeconfig, or, where that is missing, by the service account of the Pod that we run in.
