@@ -54,7 +54,8 @@ func NewWithClients(pods PodClient, services ServiceClient, set Settings, timeou
 
 // Ping tells whether the cluster answers, and lets us read.
 func (c *Cluster) Ping(ctx context.Context) error {
-	_, err := c.pods.list(ctx, metav1.ListOptions{Limit: 1, LabelSelector: selector, ResourceVersion: "0"})
+	// From any version that is at hand, "0", the API server would send all sandboxes, whatever the limit.
+	_, err := c.pods.list(ctx, metav1.ListOptions{Limit: 1, LabelSelector: selector})
 	return err
 }
 

@@ -25,15 +25,18 @@ type Worker struct {
 	gate       *gate
 	cfg        Config
 	heartbeat  time.Duration
+	metrics    *Metrics
 	log        *slog.Logger
 }
 
 // New returns a Worker. ping tells whether the cluster answers; ackWait is that of the source.
 func New(
-	source Source, reconciler *Reconciler, ping func(context.Context) error, ackWait time.Duration, cfg Config, log *slog.Logger,
+	source Source, reconciler *Reconciler, ping func(context.Context) error, ackWait time.Duration, cfg Config, metrics *Metrics,
+	log *slog.Logger,
 ) *Worker {
+	metrics.slots.Set(float64(cfg.Concurrency))
 	return &Worker{
-		source: source, reconciler: reconciler, gate: newGate(ping, log), cfg: cfg, heartbeat: ackWait / 3, log: log,
+		source: source, reconciler: reconciler, gate: newGate(ping, log), cfg: cfg, heartbeat: ackWait / 3, metrics: metrics, log: log,
 	}
 }
 
@@ -60,6 +63,7 @@ func (w *Worker) Run(ctx context.Context) {
 			continue
 		}
 		for d := range deliveries {
+			w.metrics.delivered(d)
 			if ctx.Err() != nil {
 				_ = d.Nak(handBackDelay)
 				continue
@@ -84,6 +88,8 @@ var (
 
 // handle has one job reconciled while it is surely ours, and tells the source how it went.
 func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
+	w.metrics.busy.Inc()
+	defer w.metrics.busy.Dec()
 	ctx, release := w.lease(ctx, d)
 	start := time.Now()
 	err := w.reconciler.Reconcile(ctx, d.ID, d.Attempt)
