@@ -20,6 +20,8 @@ type Config struct {
 	DeleteWait time.Duration `env:"DELETE_WAIT, default=12s" help:"how long a delete waits for Kubernetes before it answers; up to 12s"`
 	// ReadWait must stay below the client's own 10 s.
 	ReadWait time.Duration `env:"READ_WAIT, default=7s" help:"how long a status read waits for Kubernetes; up to 7s"`
+	// TrustedProxies is empty: whoever connects could name any address.
+	TrustedProxies Proxies `env:"TRUSTED_PROXIES" help:"proxies whose X-Forwarded-For is believed in the audit, as addresses or networks separated by commas"`
 	// ShutdownWait is how long running requests may finish after SIGTERM.
 	ShutdownWait time.Duration `env:"SHUTDOWN_WAIT, default=10s" help:"how long running requests and jobs may finish after SIGTERM"`
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
+
+	"sandbox-provisioner/internal/sandbox"
 )
 
 const (
@@ -34,11 +36,14 @@ const (
 	logClientRequestID = "client_request_id"
 	logMethod          = "method"
 	logRoute           = "route"
+	logSandboxID       = "sandbox_id"
+	logKeyName         = "key_name"
 	logStatus          = "status"
 	logDuration        = "duration"
 	logError           = "error"
 	logPanic           = "panic"
 	logStack           = "stack"
+	logAddr            = "addr"
 )
 
 // identify gives every request an id of its own. The caller's X-Request-Id is echoed in its place and goes into the log,
@@ -90,8 +95,14 @@ func logAccess(log *slog.Logger) gin.HandlerFunc {
 				slog.String(logRoute, c.FullPath()),
 				slog.Int(logStatus, c.Writer.Status()),
 				slog.Duration(logDuration, time.Since(start)))
+			if id := sandboxID(c); id != "" {
+				attrs = append(attrs, slog.String(logSandboxID, id))
+			}
+			if name := keyName(c); name != "" {
+				attrs = append(attrs, slog.String(logKeyName, name))
+			}
 			if err := c.Errors.Last(); err != nil {
-				attrs = append(attrs, slog.String(logError, err.Error()))
+				attrs = append(attrs, slog.String(logError, sandbox.Plain(err.Error())))
 			}
 			log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 		}()
@@ -129,11 +140,21 @@ func authenticate(key string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		// Hashes have one length, so that the comparison does not tell that of the key.
 		got := sha256.Sum256([]byte(c.GetHeader(headerAPIKey)))
-		if guarded(c) && (key == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1) {
+		switch {
+		case !guarded(c):
+		case key == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1:
 			replyUnauthorized(c)
+		default:
+			c.Set(logKeyName, defaultKeyName)
 		}
 	}
 }
+
+// defaultKeyName is the name of the key that has none.
+const defaultKeyName = "default"
+
+// keyName tells who has sent the request; empty when the key was none of ours, or none was needed.
+func keyName(c *gin.Context) string { return c.GetString(logKeyName) }
 
 // guarded tells whether the request needs the key. It looks at the path with all escapes undone, the way the most lenient of
 // routers would read it, and, so that no form is missed, also at the route that was found.

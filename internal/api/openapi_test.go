@@ -55,6 +55,8 @@ type scene struct {
 	settings k8s.Settings
 	// deleteWait is over at once unless it is set.
 	deleteWait time.Duration
+	trusted    Proxies
+	log        *slog.Logger
 }
 
 type sceneJobs struct{ *scene }
@@ -117,7 +119,11 @@ func (s *scene) handler() *gin.Engine {
 		s.settings.ServiceType = k8s.NodePort
 	}
 	s.settings.BaseDir = "/.deer-flow"
-	cfg := Config{Key: testKey, DeleteWait: max(s.deleteWait, time.Nanosecond), ReadWait: time.Second}
+	cfg := Config{Key: testKey, DeleteWait: max(s.deleteWait, time.Nanosecond), ReadWait: time.Second, TrustedProxies: s.trusted}
+	log := s.log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	p := NewProvisioner(sceneJobs{s}, sceneCluster{s}, s.settings, jobs.Config{Deadline: time.Minute, AckWait: time.Minute}, NewMetrics(nil))
 	check := telemetry.Check{Name: "nats", Ping: func(context.Context) error {
 		if s.down {
@@ -125,7 +131,7 @@ func (s *scene) handler() *gin.Engine {
 		}
 		return nil
 	}}
-	return NewHandler(p, sceneCluster{s}, s.settings, cfg, NewMetrics(nil), slog.New(slog.DiscardHandler), check).(*gin.Engine)
+	return NewHandler(p, sceneCluster{s}, s.settings, cfg, NewMetrics(nil), log, check).(*gin.Engine)
 }
 
 var (

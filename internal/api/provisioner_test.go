@@ -901,6 +901,20 @@ func TestASandboxThatIsWholeNeedsNoLookAtTheQueue(t *testing.T) {
 	})
 }
 
+func TestACreateThatIsNotDoneSaysWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(k8s.NodePort)
+		b.queue.work = func(v jobs.View) *jobs.Outcome {
+			o := v.Progress(jobs.Retrying, &sandbox.Retry{Reason: sandbox.ReasonServer, Err: errors.New("etcd is ill")}, 1, time.Now())
+			return &o
+		}
+		_, err := b.Create(t.Context(), order(small()))
+		require.ErrorIs(t, err, errPending)
+		require.ErrorContains(t, err, "etcd is ill")
+	})
+}
+
 // A list does not ask: it would be a request for each sandbox.
 func TestOneSandboxIsExplainedFromFurtherAway(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,7 @@ func (h *handler) create(c *gin.Context) {
 		replyInvalid(c, invalid)
 		return
 	}
+	c.Set(logSandboxID, req.ID)
 	if req.Spec, err = h.admit(req.Spec); err != nil {
 		replyError(c, err)
 		return

@@ -27,7 +27,7 @@ func Serve(ctx context.Context, addr string, h http.Handler, wait time.Duration,
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	log.Info("serving", slog.String("addr", listener.Addr().String()))
+	log.Info("serving", slog.String(logAddr, listener.Addr().String()))
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)

@@ -5,12 +5,28 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
 	"sandbox-provisioner/internal/config"
+	"sandbox-provisioner/internal/telemetry/telemetrytest"
 )
+
+// Both programs start without NATS and without Kubernetes. Whoever looks at the log must see why nothing happens.
+func TestNATSThatIsDownAtTheStartIsToldOnce(t *testing.T) {
+	t.Parallel()
+	log := &telemetrytest.Log{}
+	nc, err := connectNATS(config.NATS{URL: "nats://me:s3cret@127.0.0.1:1"}, "test", slog.New(slog.NewTextHandler(log, nil)))
+	require.NoError(t, err)
+	defer nc.Close()
+	require.Eventually(t, func() bool { return log.Count("part does not answer") > 0 && nc.Stats().Reconnects == 0 },
+		10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, nc.IsReconnecting, 10*time.Second, 10*time.Millisecond)
+	require.Equal(t, 1, log.Count("part=NATS"))
+	require.NotContains(t, log.String(), "s3cret")
+}
 
 const userJWT = `-----BEGIN NATS USER JWT-----
 eyJ0eXAiOiJKV1QifQ.e30.c2ln

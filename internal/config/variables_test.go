@@ -69,6 +69,13 @@ var variables = map[string]variable{
 			"7 s": `READ_WAIT="7 s": ` + badDuration,
 		},
 	},
+	"TRUSTED_PROXIES": {
+		good: map[string]string{"10.0.0.0/8, ::1 ,": "10.0.0.0/8,::1"},
+		bad: map[string]string{
+			"10.0.0.0/33": `TRUSTED_PROXIES="10.0.0.0/33": must be addresses or networks such as 10.0.0.1 or 10.0.0.0/8, separated by commas`,
+			"proxy":       `TRUSTED_PROXIES="proxy": must be addresses or networks such as 10.0.0.1 or 10.0.0.0/8, separated by commas`,
+		},
+	},
 	"SHUTDOWN_WAIT": {
 		absent: "10s",
 		empty:  `SHUTDOWN_WAIT="": set but empty; ` + badDuration,
