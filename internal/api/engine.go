@@ -25,13 +25,18 @@ func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
 		e.ForwardedByClientIP = false // believe nobody; the settings have been checked, so that this cannot happen
 	}
 
-	e.Use(metrics.observe(cfg.Key != ""))
-	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(cfg.Key), limitBody, unescapeParams)
+	ring := cfg.keyring()
+	e.Use(metrics.observe(len(ring) > 0))
+	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(ring), limitRate(cfg, ring, metrics.rateLimited),
+		limitBody, unescapeParams)
 	e.NoRoute(replyNotFound)
 	e.NoMethod(replyMethodNotAllowed)
 	registerHealth(e)
 
-	if cfg.Key == "" {
+	for _, key := range ring {
+		metrics.limited.WithLabelValues(key.name) // a series that begins with its first event does not show it as an increase
+	}
+	if len(ring) == 0 {
 		log.Warn("no API key is set: every request below /api/ is refused")
 	}
 	return e

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -134,24 +132,20 @@ func recoverPanic(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// authenticate lets nobody below /api/ without the key; nobody at all when there is no key.
-func authenticate(key string) gin.HandlerFunc {
-	want := sha256.Sum256([]byte(key))
+// authenticate lets nobody below /api/ without a key of the ring; nobody at all when that is empty.
+func authenticate(ring keyring) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		// Hashes have one length, so that the comparison does not tell that of the key.
-		got := sha256.Sum256([]byte(c.GetHeader(headerAPIKey)))
-		switch {
-		case !guarded(c):
-		case key == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1:
-			replyUnauthorized(c)
-		default:
-			c.Set(logKeyName, defaultKeyName)
+		if !guarded(c) {
+			return
 		}
+		name := ring.find(c.GetHeader(headerAPIKey))
+		if name == "" {
+			replyUnauthorized(c)
+			return
+		}
+		c.Set(logKeyName, name)
 	}
 }
-
-// defaultKeyName is the name of the key that has none.
-const defaultKeyName = "default"
 
 // keyName tells who has sent the request; empty when the key was none of ours, or none was needed.
 func keyName(c *gin.Context) string { return c.GetString(logKeyName) }

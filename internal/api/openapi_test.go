@@ -57,6 +57,9 @@ type scene struct {
 	deleteWait time.Duration
 	trusted    Proxies
 	log        *slog.Logger
+	metrics    *Metrics
+	// keys has the keys and their limit; nil is testKey without one.
+	keys *Config
 }
 
 type sceneJobs struct{ *scene }
@@ -120,6 +123,13 @@ func (s *scene) handler() *gin.Engine {
 	}
 	s.settings.BaseDir = "/.deer-flow"
 	cfg := Config{Key: testKey, DeleteWait: max(s.deleteWait, time.Nanosecond), ReadWait: time.Second, TrustedProxies: s.trusted}
+	if s.keys != nil {
+		cfg.Key, cfg.Keys, cfg.RateLimit, cfg.RateBurst = s.keys.Key, s.keys.Keys, s.keys.RateLimit, s.keys.RateBurst
+	}
+	metrics := s.metrics
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
 	log := s.log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -131,7 +141,7 @@ func (s *scene) handler() *gin.Engine {
 		}
 		return nil
 	}}
-	return NewHandler(p, sceneCluster{s}, s.settings, cfg, NewMetrics(nil), log, check).(*gin.Engine)
+	return NewHandler(p, sceneCluster{s}, s.settings, cfg, metrics, log, check).(*gin.Engine)
 }
 
 var (
@@ -280,6 +290,8 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 		method, pattern, _ := strings.Cut(route, " ")
 		cases = append(cases, request{"no key for " + route, method, strings.ReplaceAll(pattern, "{sandbox_id}", "a1"), "",
 			http.Header{"X-Api-Key": {"wrong"}}, scene{}, 401})
+		cases = append(cases, request{"too many requests to " + route, method, strings.ReplaceAll(pattern, "{sandbox_id}", "a1"), "",
+			nil, scene{keys: &Config{Key: testKey, RateLimit: 1e-9, RateBurst: 1}}, 429})
 	}
 
 	seen := map[string]bool{}
@@ -289,8 +301,12 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 			req.Header.Set(headerAPIKey, testKey)
 			req.Header.Set("Content-Type", "application/json")
 			maps.Copy(req.Header, tc.header)
+			h := tc.scene.handler()
+			if tc.scene.keys != nil { // one of the requests is within the limit
+				h.ServeHTTP(httptest.NewRecorder(), req.Clone(t.Context()))
+			}
 			w := httptest.NewRecorder()
-			tc.scene.handler().ServeHTTP(w, req)
+			h.ServeHTTP(w, req)
 			require.Equal(t, tc.want, w.Code, w.Body)
 			route, err := d.validate(req, w.Result())
 			require.NoError(t, err, w.Body)
@@ -645,7 +661,9 @@ func (d document) validate(req *http.Request, res *http.Response) (string, error
 		return "", err
 	}
 	documented := route.Operation.Responses.Status(res.StatusCode).Value.Headers
-	for _, header := range []string{"Allow", "Content-Security-Policy", "Location", "Preference-Applied", "Retry-After", "X-Request-Id"} {
+	for _, header := range []string{"Allow", "Content-Security-Policy", "Location", "Preference-Applied",
+		"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Request-Id",
+	} {
 		if _, ok := documented[header]; !ok && res.Header.Get(header) != "" {
 			return "", fmt.Errorf("header %s is not documented", header)
 		}
