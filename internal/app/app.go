@@ -197,7 +197,7 @@ func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	metrics := api.NewMetrics(p.metrics)
 	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs, metrics)
 	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.log, p.checks()...)
-	return api.Serve(ctx, cfg.Addr, handler, cfg.ShutdownWait, p.log)
+	return api.Serve(ctx, cfg, handler, p.log)
 }
 
 func (p *parts) work(ctx context.Context, cfg worker.Config) error {

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -23,6 +21,7 @@ type Worker struct {
 	source     Source
 	reconciler *Reconciler
 	gate       *gate
+	slots      *slots
 	cfg        Config
 	heartbeat  time.Duration
 	metrics    *Metrics
@@ -36,14 +35,14 @@ func New(
 ) *Worker {
 	metrics.slots.Set(float64(cfg.Concurrency))
 	return &Worker{
-		source: source, reconciler: reconciler, gate: newGate(ping, log), cfg: cfg, heartbeat: ackWait / 3, metrics: metrics, log: log,
+		source: source, reconciler: reconciler, gate: newGate(ping, log), slots: newSlots(cfg.Concurrency), cfg: cfg,
+		heartbeat: ackWait / 3, metrics: metrics, log: log,
 	}
 }
 
 // Run works until ctx ends, and then drains: it takes no new job, lets the running ones finish for as long as DrainWait,
 // and hands back the rest. It returns when none is left.
 func (w *Worker) Run(ctx context.Context) {
-	slots := semaphore.NewWeighted(int64(w.cfg.Concurrency))
 	var running sync.WaitGroup
 	defer running.Wait()
 	jobCtx, handBack := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -51,14 +50,14 @@ func (w *Worker) Run(ctx context.Context) {
 		time.AfterFunc(w.cfg.DrainWait, func() { handBack(errDrained) })
 	})()
 
-	for w.gate.wait(ctx) == nil && slots.Acquire(ctx, 1) == nil {
-		free := 1
-		for free < w.cfg.Concurrency && slots.TryAcquire(1) {
-			free++
+	for w.gate.wait(ctx) == nil {
+		free, err := w.slots.acquire(ctx)
+		if err != nil {
+			return
 		}
 		deliveries, err := w.source.Fetch(ctx, free)
 		if err != nil {
-			slots.Release(int64(free))
+			w.slots.release(free)
 			w.gate.pause(ctx, err)
 			continue
 		}
@@ -71,11 +70,11 @@ func (w *Worker) Run(ctx context.Context) {
 			}
 			free--
 			running.Go(func() {
-				defer slots.Release(1)
+				defer w.slots.release(1)
 				w.handle(jobCtx, d)
 			})
 		}
-		slots.Release(int64(free))
+		w.slots.release(free)
 	}
 }
 
@@ -116,6 +115,7 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 		// An answer would count all the same, even one that ends the job for him who has it now.
 		w.log.Debug("job given up, it may be somebody else's by now", slog.String(keySandboxID, d.ID))
 	case err == nil:
+		w.slots.grow()
 		_ = d.Ack()
 	case errors.Is(cause, errDrained):
 		_ = d.Nak(0)
@@ -125,6 +125,7 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 	case errors.As(err, &retry):
 		if retry.Reason == sandbox.ReasonUnavailable {
 			w.gate.shut(err)
+			w.slots.shrink()
 		}
 		_ = d.Nak(max(retry.After, delay(d.Attempt, w.cfg.RetryMax)))
 	default: // NATS
