@@ -13,7 +13,7 @@ MODULES := . hack/devcluster
 
 .PHONY: help
 help: ## print this text
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: bin/standalone ## start everything on :8002 (your cluster if KUBECONFIG is set, else a development cluster); Ctrl-C stops it
@@ -38,6 +38,10 @@ smoke: bin/standalone ## start everything on free ports and play a gateway's day
 .PHONY: contract
 contract: ## check the whole contract: decoding, validation, objects of every mode on a real API server, settings, documents
 	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
+
+.PHONY: observe-test
+observe-test: ## compare docs/metrics.md with what running programs serve, under faults; 10,000 sandboxes add no series
+	@$(GO) run ./hack/tally observe -race -timeout 15m ./test/observe
 
 .PHONY: outage
 outage: ## test long outages, full disks, poison and expiry

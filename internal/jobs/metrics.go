@@ -42,18 +42,15 @@ func RegisterMetrics(r prometheus.Registerer, q *Queue) {
 	})
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sandbox_provisioner_nats_reconnects_total",
-		Help: "How often the connection to NATS was lost and came back.",
+		Help: "How often a lost connection to NATS was opened again, also to a server that closed it at once.",
 	}, func() float64 { return float64(q.nc.Stats().Reconnects) })
-	readings := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "sandbox_provisioner_queue_readings_total",
-		Help: "How often NATS was asked for the state of the queue.",
-	}, []string{"result"})
-	r.MustRegister(&gauges{depth: q.Depth, ok: readings.WithLabelValues("ok"), failed: readings.WithLabelValues("error")})
+	r.MustRegister(newGauges(q.Depth))
 }
 
 // gauges are the state of the queue. It is read when somebody scrapes.
 type gauges struct {
 	depth      func(context.Context) (Depth, error)
+	readings   *prometheus.CounterVec
 	ok, failed prometheus.Counter
 
 	mu   sync.Mutex
@@ -62,8 +59,19 @@ type gauges struct {
 	err  error
 }
 
+func newGauges(depth func(context.Context) (Depth, error)) *gauges {
+	readings := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbox_provisioner_queue_readings_total",
+		Help: "How often NATS was asked for the state of the queue.",
+	}, []string{"result"})
+	return &gauges{
+		depth: depth, readings: readings, ok: readings.WithLabelValues("ok"), failed: readings.WithLabelValues("error"),
+	}
+}
+
 // Describe implements prometheus.Collector.
-func (*gauges) Describe(out chan<- *prometheus.Desc) {
+func (g *gauges) Describe(out chan<- *prometheus.Desc) {
+	g.readings.Describe(out)
 	out <- jobsWaiting
 	out <- jobsUnacknowledged
 	out <- jobsRedelivered
@@ -73,6 +81,7 @@ func (*gauges) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	d, err := g.read()
+	g.readings.Collect(out) // with the one that was just made
 	if err != nil {
 		return // no number is better than an old one
 	}
