@@ -27,7 +27,7 @@ func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
 
 	ring := cfg.keyring()
 	e.Use(metrics.observe(len(ring) > 0))
-	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(ring), limitRate(cfg, ring, metrics.rateLimited),
+	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(ring, cfg.hider()), limitRate(cfg, ring, metrics.rateLimited),
 		limitBody, unescapeParams)
 	e.NoRoute(replyNotFound)
 	e.NoMethod(replyMethodNotAllowed)

@@ -111,7 +111,7 @@ func replyError(c *gin.Context, err error) {
 	if status.Status == http.StatusRequestEntityTooLarge {
 		c.Header("Connection", "close") // the rest of the body is not worth reading
 	}
-	replyDetail(c, status.Status, status.Detail)
+	replyDetail(c, status.Status, hide(c, status.Detail))
 }
 
 // replyInvalid ends the request with 422 and what is wrong with each field.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/gin-gonic/gin"
 )
 
 // defaultKeyName is the name of the key that has none.
@@ -74,6 +76,32 @@ func (c Config) checkKeys() error {
 	}
 	return errors.Join(problems...)
 }
+
+// minHidden is the length of a key below which it would also be found in what is no key.
+const minHidden = 8
+
+// hider replaces keys in the words of somebody else. Nobody but clients and we should know one, but somebody may have put it where
+// Kubernetes repeats it.
+func (c Config) hider() *strings.Replacer {
+	var pairs []string
+	for _, key := range append(Keys{{defaultKeyName, c.Key}}, c.Keys...) {
+		if len(key.Key) >= minHidden {
+			pairs = append(pairs, key.Key, "******")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// hide is text without our keys.
+func hide(c *gin.Context, text string) string {
+	if hider, ok := c.Get(contextHider); ok {
+		return hider.(*strings.Replacer).Replace(text)
+	}
+	return text
+}
+
+// contextHider is where authenticate leaves the hider.
+const contextHider = "hider"
 
 // A keyring knows the keys that open the API.
 type keyring []struct {

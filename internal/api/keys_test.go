@@ -1,12 +1,16 @@
 package api
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"sandbox-provisioner/internal/sandbox"
+	"sandbox-provisioner/internal/telemetry/telemetrytest"
 )
 
 func TestNamedKeysAreRead(t *testing.T) {
@@ -125,4 +129,30 @@ func TestTheAuditSaysWhoseKeyItWas(t *testing.T) {
 		require.Len(t, lines, 1)
 		require.Equal(t, who, lines[0]["who"])
 	}
+}
+
+// No program hands a key to Kubernetes, but somebody may have put it into an image's address or a label.
+func TestOurKeysAreHiddenWhereKubernetesRepeatsThem(t *testing.T) {
+	t.Parallel()
+	const named = "named-s3cret"
+	words := "denied: " + testKey + " and " + named + " and abc"
+	s := living()
+	s.keys = &Config{Key: testKey, Keys: Keys{{"a", named}, {"short", "abc"}}}
+	s.sighting.State.Message = words
+	s.view.Outcome.Message = words
+	troubled := s
+	troubled.checkErr = &sandbox.Failure{Reason: sandbox.ReasonRefused, Message: words}
+	log := &telemetrytest.Log{}
+	troubled.log = slog.New(slog.NewTextHandler(log, nil))
+	for request, scene := range map[string]scene{
+		"GET /api/sandboxes": s, "GET /api/sandboxes/a1": s, "GET /api/sandboxes/a1/job": s, "POST /api/sandboxes": troubled,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(`{"sandbox_id":"a1"}`))
+		req.Header.Set(headerAPIKey, testKey)
+		w := httptest.NewRecorder()
+		scene.handler().ServeHTTP(w, req)
+		require.Contains(t, w.Body.String(), "denied: ****** and ****** and abc", request)
+	}
+	require.Contains(t, log.String(), "denied: ****** and ****** and abc")
 }

@@ -100,7 +100,7 @@ func logAccess(log *slog.Logger) gin.HandlerFunc {
 				attrs = append(attrs, slog.String(logKeyName, name))
 			}
 			if err := c.Errors.Last(); err != nil {
-				attrs = append(attrs, slog.String(logError, sandbox.Plain(err.Error())))
+				attrs = append(attrs, slog.String(logError, hide(c, sandbox.Plain(err.Error()))))
 			}
 			log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 		}()
@@ -133,7 +133,7 @@ func recoverPanic(log *slog.Logger) gin.HandlerFunc {
 }
 
 // authenticate lets nobody below /api/ without a key of the ring; nobody at all when that is empty.
-func authenticate(ring keyring) gin.HandlerFunc {
+func authenticate(ring keyring, hider *strings.Replacer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !guarded(c) {
 			return
@@ -144,6 +144,7 @@ func authenticate(ring keyring) gin.HandlerFunc {
 			return
 		}
 		c.Set(logKeyName, name)
+		c.Set(contextHider, hider)
 	}
 }
 

@@ -74,7 +74,7 @@ func (h *handler) create(c *gin.Context) {
 	switch {
 	case err == nil:
 		prefer.applied(c, http.StatusOK)
-		reply(c, http.StatusOK, newSandboxReply(state))
+		reply(c, http.StatusOK, newSandboxReply(c, state))
 	case errors.Is(err, errPending) && (order.Async || h.settings.ServiceType == k8s.ClusterIP):
 		prefer.applied(c, http.StatusAccepted)
 		c.Header("Location", "/api/sandboxes/"+req.ID)
@@ -84,7 +84,7 @@ func (h *handler) create(c *gin.Context) {
 		if trouble := (*troubleError)(nil); errors.As(err, &trouble) {
 			pending.Reason, pending.Message = string(trouble.reason), trouble.message
 		}
-		reply(c, http.StatusAccepted, newSandboxReply(pending))
+		reply(c, http.StatusAccepted, newSandboxReply(c, pending))
 	default:
 		replyError(c, err)
 	}
@@ -128,7 +128,7 @@ func (h *handler) get(c *gin.Context) {
 	case !found.Exists:
 		replyMissing(c, id, found.Job)
 	default:
-		r := newSandboxReply(found.Sandbox)
+		r := newSandboxReply(c, found.Sandbox)
 		if found.Job != nil && found.Sandbox.Status == sandbox.Pending && r.MaxShellSessions == 0 {
 			r.MaxShellSessions = capacity(*found.Job.Intent.Spec)
 		}
@@ -139,7 +139,7 @@ func (h *handler) get(c *gin.Context) {
 func replyMissing(c *gin.Context, id string, job *jobs.View) {
 	body := missingReply{Detail: "Sandbox '" + id + "' not found"}
 	if job != nil {
-		r := newJobReply(*job)
+		r := newJobReply(c, *job)
 		body.Job = &r
 	}
 	reply(c, http.StatusNotFound, body)
@@ -169,7 +169,7 @@ func (h *handler) list(c *gin.Context) {
 			page.Continue = page.Sandboxes[limit-1].ID
 			break
 		}
-		page.Sandboxes = append(page.Sandboxes, newSandboxReply(state))
+		page.Sandboxes = append(page.Sandboxes, newSandboxReply(c, state))
 	}
 	page.Count = len(page.Sandboxes)
 	reply(c, http.StatusOK, page)
@@ -228,7 +228,7 @@ func (h *handler) job(c *gin.Context) {
 	case v.Seq == 0:
 		replyDetail(c, http.StatusNotFound, "No job of sandbox '"+id+"' is known")
 	default:
-		reply(c, http.StatusOK, newJobReply(v))
+		reply(c, http.StatusOK, newJobReply(c, v))
 	}
 }
 
