@@ -4,11 +4,15 @@ import (
 	"log/slog"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/contrib/instrumentation/github.com/gin-gonic/gin/otelgin"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // newEngine returns a router with everything that holds for all requests, and the probes that need nothing else. Routes
-// that are registered on it below /api/ are authenticated.
-func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
+// that are registered on it below /api/ are authenticated, and traced unless tracing is nil.
+func newEngine(cfg Config, metrics *Metrics, tracing trace.TracerProvider, log *slog.Logger) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// No redirects: a client that follows one drops the body or the key.
@@ -27,6 +31,10 @@ func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
 
 	ring := cfg.keyring()
 	e.Use(metrics.observe(len(ring) > 0))
+	if tracing != nil {
+		e.Use(otelgin.Middleware("", otelgin.WithTracerProvider(tracing), otelgin.WithPropagators(propagation.TraceContext{}),
+			otelgin.WithMeterProvider(noop.NewMeterProvider()), otelgin.WithGinFilter(guarded)))
+	}
 	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(ring, cfg.hider()), limitRate(cfg, ring, metrics.rateLimited),
 		limitBody, unescapeParams)
 	e.NoRoute(replyNotFound)

@@ -101,9 +101,24 @@ func unreadable(err error) error {
 	return status
 }
 
+// A reported error has words that may be shown.
+type reported struct {
+	text string
+	err  error
+}
+
+func (e *reported) Error() string { return e.text }
+
+func (e *reported) Unwrap() error { return e.err }
+
+// report hands err to the access log and the trace.
+func report(c *gin.Context, err error) {
+	_ = c.Error(&reported{hide(c, sandbox.Plain(err.Error())), err})
+}
+
 // replyError ends the request with {"detail":"…"}. The error itself goes into the access log.
 func replyError(c *gin.Context, err error) {
-	_ = c.Error(err)
+	report(c, err)
 	status := statusOf(err)
 	if status.RetryAfter > 0 {
 		c.Header("Retry-After", strconv.Itoa(int(math.Ceil(status.RetryAfter.Seconds()))))
@@ -143,7 +158,7 @@ func reply(c *gin.Context, status int, body any) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(body); err != nil {
-		_ = c.Error(err)
+		report(c, err)
 		c.Data(http.StatusInternalServerError, "application/json", []byte(`{"detail":"Internal Server Error"}`))
 		return
 	}

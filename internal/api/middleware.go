@@ -14,8 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
-
-	"sandbox-provisioner/internal/sandbox"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -32,6 +31,7 @@ const (
 const (
 	logRequestID       = "request_id"
 	logClientRequestID = "client_request_id"
+	logTraceID         = "trace_id"
 	logMethod          = "method"
 	logRoute           = "route"
 	logSandboxID       = "sandbox_id"
@@ -75,6 +75,9 @@ func requestAttrs(c *gin.Context) []slog.Attr {
 	if theirs := c.GetString(logClientRequestID); theirs != "" {
 		attrs = append(attrs, slog.String(logClientRequestID, theirs))
 	}
+	if span := trace.SpanContextFromContext(c.Request.Context()); span.IsValid() {
+		attrs = append(attrs, slog.String(logTraceID, span.TraceID().String()))
+	}
 	return attrs
 }
 
@@ -100,7 +103,7 @@ func logAccess(log *slog.Logger) gin.HandlerFunc {
 				attrs = append(attrs, slog.String(logKeyName, name))
 			}
 			if err := c.Errors.Last(); err != nil {
-				attrs = append(attrs, slog.String(logError, hide(c, sandbox.Plain(err.Error()))))
+				attrs = append(attrs, slog.String(logError, err.Error()))
 			}
 			log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 		}()

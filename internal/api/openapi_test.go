@@ -30,6 +30,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"sandbox-provisioner/client"
 	"sandbox-provisioner/internal/jobs"
@@ -58,6 +59,7 @@ type scene struct {
 	trusted    Proxies
 	log        *slog.Logger
 	metrics    *Metrics
+	tracing    trace.TracerProvider
 	// keys has the keys and their limit; nil is testKey without one.
 	keys *Config
 }
@@ -141,7 +143,7 @@ func (s *scene) handler() *gin.Engine {
 		}
 		return nil
 	}}
-	return NewHandler(p, sceneCluster{s}, s.settings, cfg, metrics, log, check).(*gin.Engine)
+	return NewHandler(p, sceneCluster{s}, s.settings, cfg, metrics, s.tracing, log, check).(*gin.Engine)
 }
 
 var (

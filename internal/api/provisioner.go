@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"sandbox-provisioner/internal/jobs"
@@ -164,6 +165,9 @@ func (p *Provisioner) request(
 		if v.Serves(in, p.now(), p.patience) {
 			if result = publishedJoined; v.Intent.RequestID == in.RequestID {
 				result = publishedNew // only its acknowledgement was lost
+			} else if v.Origin.IsValid() {
+				// What is waited for goes on in the trace of whoever asked for it.
+				trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: v.Origin})
 			}
 			return v, nil
 		}

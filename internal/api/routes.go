@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/k8s"
@@ -29,13 +31,13 @@ type handler struct {
 	checks      []telemetry.Check
 }
 
-// NewHandler returns the HTTP interface. The checks decide about /readyz.
+// NewHandler returns the HTTP interface. tracing may be nil. The checks decide about /readyz.
 func NewHandler(
-	provisioner *Provisioner, cluster Cluster, settings k8s.Settings, cfg Config, metrics *Metrics, log *slog.Logger,
-	checks ...telemetry.Check,
+	provisioner *Provisioner, cluster Cluster, settings k8s.Settings, cfg Config, metrics *Metrics,
+	tracing trace.TracerProvider, log *slog.Logger, checks ...telemetry.Check,
 ) http.Handler {
 	h := &handler{provisioner: provisioner, cluster: cluster, settings: settings, cfg: cfg, checks: checks}
-	e := newEngine(cfg, metrics, log)
+	e := newEngine(cfg, metrics, tracing, log)
 	registerDocs(e)
 	e.GET("/readyz", h.ready)
 	e.GET("/api/capabilities", h.capabilities)
@@ -63,6 +65,7 @@ func (h *handler) create(c *gin.Context) {
 		return
 	}
 	c.Set(logSandboxID, req.ID)
+	trace.SpanFromContext(c.Request.Context()).SetAttributes(attribute.String(logSandboxID, req.ID))
 	if req.Spec, err = h.admit(req.Spec); err != nil {
 		replyError(c, err)
 		return

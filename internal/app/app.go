@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -31,12 +32,17 @@ import (
 
 // RunAPI serves the REST API until ctx ends. Neither NATS nor Kubernetes need to be up.
 func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, "api", cfg.Traces, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	nc, err := connectNATS(cfg.NATS, "api", log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -48,12 +54,17 @@ func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
 
 // RunWorker carries out jobs until ctx ends. NATS need not be up.
 func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, "worker", cfg.Traces, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	nc, err := connectNATS(cfg.NATS, "worker", log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -65,6 +76,11 @@ func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
 
 // RunStandalone is both, with a NATS server of its own.
 func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, "standalone", cfg.Traces, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	server, err := natsserver.Start(natsserver.Config{
 		DataDir: cfg.Store.Dir, SyncAlways: cfg.Store.Sync.Always(), SyncInterval: time.Duration(cfg.Store.Sync),
 	}, log)
@@ -77,7 +93,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 		return fmt.Errorf("embedded NATS: %w", err)
 	}
 	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -102,6 +118,7 @@ type parts struct {
 	metrics  *prometheus.Registry
 	jobs     jobs.Config
 	settings k8s.Settings
+	tracing  trace.TracerProvider // nil without traces
 	log      *slog.Logger
 	// kubernetes tells the log whether the cluster answers.
 	kubernetes *telemetry.Link
@@ -140,7 +157,8 @@ func checkCreds(path string) error {
 }
 
 func connect(
-	ctx context.Context, nc *nats.Conn, jobsCfg jobs.Config, conn k8s.Connection, settings k8s.Settings, log *slog.Logger,
+	ctx context.Context, nc *nats.Conn, jobsCfg jobs.Config, conn k8s.Connection, settings k8s.Settings,
+	tracing trace.TracerProvider, log *slog.Logger,
 ) (*parts, error) {
 	queue, err := jobs.New(nc, jobsCfg, log)
 	if err != nil {
@@ -153,6 +171,9 @@ func connect(
 	metrics := telemetry.NewRegistry()
 	jobs.RegisterMetrics(metrics, queue)
 	k8s.NewMetrics(metrics).Instrument(rest)
+	if tracing != nil {
+		k8s.Trace(rest)
+	}
 	core, err := k8s.NewCore(rest)
 	if err != nil {
 		return nil, err
@@ -163,7 +184,7 @@ func connect(
 	}
 	return &parts{
 		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core, pods: pods, metrics: metrics,
-		jobs: jobsCfg, settings: settings, log: log, kubernetes: telemetry.NewLink("Kubernetes", log),
+		jobs: jobsCfg, settings: settings, tracing: tracing, log: log, kubernetes: telemetry.NewLink("Kubernetes", log),
 	}, nil
 }
 
@@ -196,7 +217,7 @@ func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	defer stop()
 	metrics := api.NewMetrics(p.metrics)
 	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs, metrics)
-	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.log, p.checks()...)
+	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.tracing, p.log, p.checks()...)
 	return api.Serve(ctx, cfg, handler, p.log)
 }
 
@@ -205,7 +226,7 @@ func (p *parts) work(ctx context.Context, cfg worker.Config) error {
 	if err := p.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes).Telling(p.log)
+	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes).Telling(p.log, p.tracing)
 	var all sync.WaitGroup
 	all.Go(func() { p.queue.KeepUnfinished(ctx) })
 	all.Go(func() { sandboxes.Run(ctx) })

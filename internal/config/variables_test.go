@@ -398,6 +398,43 @@ var variables = map[string]variable{
 		good:   map[string]string{"text": "text", "JSON": "json"},
 		bad:    map[string]string{"logfmt": `LOG_FORMAT="logfmt": must be json or text`},
 	},
+	"OTEL_EXPORTER_OTLP_ENDPOINT": {
+		good: map[string]string{"http://u:s3cret@collector:4318": "http://******@collector:4318"},
+		bad: map[string]string{
+			"collector:4318":         "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://collector:4318",
+			"grpc://collector:4317":  "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://collector:4318",
+			"http://u:s3cret@:x/y z": "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://collector:4318",
+		},
+	},
+	"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": {
+		good: map[string]string{"https://collector/v1/traces": "https://collector/v1/traces"},
+		bad:  map[string]string{"/v1/traces": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must be a URL such as http://collector:4318"},
+	},
+	"OTEL_TRACES_EXPORTER": {
+		good: map[string]string{"otlp": "otlp", "none": "none"},
+		bad:  map[string]string{"zipkin": `OTEL_TRACES_EXPORTER="zipkin": must be otlp or none`},
+	},
+	"OTEL_EXPORTER_OTLP_PROTOCOL": {
+		absent: "http/protobuf",
+		good:   map[string]string{"http/protobuf": "http/protobuf"},
+		bad:    map[string]string{"grpc": `OTEL_EXPORTER_OTLP_PROTOCOL="grpc": must be http/protobuf`},
+	},
+	"OTEL_EXPORTER_OTLP_HEADERS": {
+		good: map[string]string{"a=s3cret": masked, "a=s3cret%201,b=2": masked},
+		bad:  map[string]string{"s3cret": "OTEL_EXPORTER_OTLP_HEADERS: must be name=value, or several separated by commas"},
+	},
+	"OTEL_EXPORTER_OTLP_CERTIFICATE": {
+		good: map[string]string{"/etc/ca.crt": "/etc/ca.crt"},
+	},
+	"OTEL_EXPORTER_OTLP_TIMEOUT": {
+		absent: "10000",
+		empty:  `OTEL_EXPORTER_OTLP_TIMEOUT="": set but empty; ` + badNumber,
+		good:   map[string]string{"500": "500"},
+		bad:    map[string]string{"0": "OTEL_EXPORTER_OTLP_TIMEOUT=0: must be above 0", "10s": `OTEL_EXPORTER_OTLP_TIMEOUT="10s": ` + badNumber},
+	},
+	"OTEL_SDK_DISABLED": {
+		good: map[string]string{"true": "true"},
+	},
 	"METRICS_ADDR": {
 		absent: ":9090",
 		empty:  `METRICS_ADDR="": ` + badListen,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -97,7 +98,7 @@ func (q *Queue) renewOne(ctx context.Context, id string, seq uint64) error {
 	if err != nil || v.Seq != seq || v.Intent == nil || (v.Finished() && !v.Outcome.Undoing) {
 		return err
 	}
-	_, err = q.Publish(ctx, v, v.again())
+	_, err = q.Publish(trace.ContextWithRemoteSpanContext(ctx, v.Origin), v, v.again()) // it is still the same request
 	switch {
 	case errors.Is(err, ErrConflict):
 		return nil // something newer was asked for

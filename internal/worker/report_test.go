@@ -62,7 +62,7 @@ func TestEachJobThatEndsIsOneLine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture()
 				log := &telemetrytest.Log{}
-				f.Telling(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+				f.Telling(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)
 				test.ask(f.records)
 				test.script(f)
 				_ = f.Reconcile(t.Context(), "a1", 2)
