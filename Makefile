@@ -69,7 +69,7 @@ chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
 
 .PHONY: e2e
-e2e: ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
+e2e: bin/helm ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
 	@$(NOCGO) build -buildvcs=false -o bin/e2e/e2e ./hack/e2e
 	@exec bin/e2e/e2e
 
