@@ -252,6 +252,8 @@ func (p *product) call(ctx context.Context, method, path, body string, want int)
 	req.Header.Set("X-API-Key", key)
 	if want == http.StatusAccepted {
 		req.Header.Set("Prefer", "respond-async")
+	} else {
+		req.Header.Set("Prefer", "wait=25") // on a slow machine, too, a create is over when both objects exist
 	}
 	res, err := p.client.Do(req)
 	if err != nil {

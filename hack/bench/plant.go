@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -293,7 +294,8 @@ func (p *plant) clear(ctx context.Context, namespace string, ids ...string) erro
 		}
 	}
 	for {
-		if err := both(removeAll("pods"), removeAll("services")); err != nil {
+		// The server gives up after a minute; what is left is for the next time.
+		if err := both(removeAll("pods"), removeAll("services")); err != nil && !apierrors.IsTimeout(err) {
 			return fmt.Errorf("clear %s: %w", namespace, err)
 		}
 		left, err := p.core.Pods(namespace).List(ctx, which)
