@@ -164,7 +164,7 @@ func (b *bench) contestants(ctx context.Context, workers ...int) ([]contestant, 
 		}
 		all = append(all, split)
 	}
-	return all, nil
+	return all, b.sameObjects(ctx, all)
 }
 
 // make creates sandboxes that are not measured.

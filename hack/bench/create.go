@@ -135,7 +135,7 @@ func (b *bench) open(ctx context.Context) error {
 	length := time.Duration(b.few(6, 2)) * time.Second
 	for _, percent := range []int{25, 50, 75} {
 		rate := max(1, int(limit)*percent/100)
-		title := fmt.Sprintf("create, open loop, %d a second (%d %% of the slowest in a closed loop)", rate, percent)
+		title := fmt.Sprintf("create, open loop at %d %%, %d a second", percent, rate)
 		err := turns(ctx, b, all, func(ctx context.Context, c contestant) error {
 			if err := b.make(ctx, c, b.ids(atOnce)); err != nil {
 				return err

@@ -104,13 +104,15 @@ Each ratio is that of two contestants in one round; shown are the median of the 
 * Contestants take turns within each round, in reverse order in every other one, each in a namespace that is empty before its turn.
   Before each load goes a tenth of it that does not count.
 * *client-go*: protobuf, no throttle, as many HTTP/2 connections as the product opens, Pod and Service written at the same time. The
-  objects are rendered by the product's own code from the same request, ` + "`SANDBOX_SERVICE_TYPE=ClusterIP`" + `.
+  objects are rendered by the product's own code from the same request, ` + "`SANDBOX_SERVICE_TYPE=ClusterIP`" + `; that all contestants write
+  the same is checked first.
 * *standalone*, *api + n workers*: processes with their default settings, over HTTP with connections that are kept. NATS of the latter
   is a process of its own.
 * A create is done when it is answered with 200: both objects exist. *Both visible* counts from the request until a watch of a sample
   of them has shown both.
 * An accept is a create with ` + "`Prefer: respond-async`" + `, answered with 202. A *bare publish* has the same bytes, stream and expected sequence.
-* In an open loop requests come at a fixed rate. Latencies count from when the request was to be sent.
+* In an open loop requests come at a fixed rate, a percentage of what the slowest contestant reaches in a closed loop with 32 clients.
+  Latencies count from when the request was to be sent.
 * CPU is utime and stime of the processes, from the first request to the last answer. The node's work is part of kube-apiserver's.
 * Memory is VmRSS after five idle seconds.
 
