@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -179,9 +180,17 @@ func (p *plant) settings(namespace string) (k8s.Settings, error) {
 	return cfg.Sandbox, err
 }
 
+func (p *plant) ensureNamespace(ctx context.Context, name string) error {
+	_, err := p.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
 // raw returns client-go, at work in a namespace.
 func (p *plant) raw(ctx context.Context, namespace string) (*raw, error) {
-	if err := k8s.EnsureNamespace(ctx, p.core, namespace); err != nil {
+	if err := p.ensureNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
 	set, err := p.settings(namespace)
@@ -209,7 +218,7 @@ func (p *plant) standalone(ctx context.Context, namespace string) (*product, err
 	if made := p.products[namespace]; made != nil {
 		return made, nil
 	}
-	if err := k8s.EnsureNamespace(ctx, p.core, namespace); err != nil {
+	if err := p.ensureNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
 	running, err := p.start(ctx, "standalone", namespace, "DATA_DIR="+filepath.Join(p.dir(), namespace))
@@ -227,7 +236,7 @@ func (p *plant) split(ctx context.Context, namespace, label string, workers int)
 	if made := p.products[namespace]; made != nil {
 		return made, nil
 	}
-	if err := k8s.EnsureNamespace(ctx, p.core, namespace); err != nil {
+	if err := p.ensureNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
 	running, err := p.start(ctx, "api", namespace)

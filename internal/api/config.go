@@ -20,8 +20,10 @@ type Config struct {
 	DeleteWait time.Duration `env:"DELETE_WAIT, default=12s" help:"how long a delete waits for Kubernetes before it answers; up to 12s"`
 	// ReadWait must stay below the client's own 10 s.
 	ReadWait time.Duration `env:"READ_WAIT, default=7s" help:"how long a status read waits for Kubernetes; up to 7s"`
-	// ShutdownWait is how long running requests may finish after SIGTERM.
-	ShutdownWait time.Duration `env:"SHUTDOWN_WAIT, default=10s" help:"how long running requests and jobs may finish after SIGTERM"`
+	// ShutdownDelay lets load balancers, which learn of our end no sooner than we do, send their last requests to somebody.
+	ShutdownDelay time.Duration `env:"SHUTDOWN_DELAY, default=0s" help:"how long requests are still taken after SIGTERM, while /readyz is 503; 5s behind a load balancer"`
+	// ShutdownWait is how long running requests may finish after that.
+	ShutdownWait time.Duration `env:"SHUTDOWN_WAIT, default=10s" help:"how long running requests may finish after SIGTERM and SHUTDOWN_DELAY"`
 }
 
 // Validate finds values with which the API could not keep its promises to clients.
@@ -39,6 +41,9 @@ func (c Config) Validate() error {
 	}
 	if c.ReadWait <= 0 || c.ReadWait > 7*time.Second {
 		problems = append(problems, fmt.Errorf("READ_WAIT=%s: must be above 0s, up to 7s; clients give up after 10s", c.ReadWait))
+	}
+	if c.ShutdownDelay < 0 {
+		problems = append(problems, fmt.Errorf("SHUTDOWN_DELAY=%s: must be 0s or more", c.ShutdownDelay))
 	}
 	if c.ShutdownWait < 0 {
 		problems = append(problems, fmt.Errorf("SHUTDOWN_WAIT=%s: must be 0s or more", c.ShutdownWait))

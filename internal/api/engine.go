@@ -8,7 +8,7 @@ import (
 
 // newEngine returns a router with everything that holds for all requests, and the probes that need nothing else. Routes
 // that are registered on it below /api/ are authenticated.
-func newEngine(cfg Config, log *slog.Logger) *gin.Engine {
+func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// No redirects: a client that follows one drops the body or the key.
@@ -22,6 +22,7 @@ func newEngine(cfg Config, log *slog.Logger) *gin.Engine {
 	e.ForwardedByClientIP = false
 	_ = e.SetTrustedProxies(nil) // parses nothing, so that nothing can fail
 
+	e.Use(metrics.observe(cfg.Key != ""))
 	e.Use(identify, logAccess(log), recoverPanic(log), authenticate(cfg.Key), limitBody, unescapeParams)
 	e.NoRoute(replyNotFound)
 	e.NoMethod(replyMethodNotAllowed)

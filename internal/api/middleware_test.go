@@ -31,7 +31,7 @@ type testServer struct {
 func newTestServer(t *testing.T, key string) testServer {
 	t.Helper()
 	log := &syncBuffer{}
-	e := newEngine(Config{Key: key}, slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	e := newEngine(Config{Key: key}, NewMetrics(nil), slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	echo := func(c *gin.Context) { reply(c, http.StatusOK, map[string]string{"id": c.Param("id")}) }
 	e.GET("/api/capabilities", echo)
 	e.POST("/api/sandboxes", func(c *gin.Context) {

@@ -114,14 +114,14 @@ func (s *scene) handler() *gin.Engine {
 	}
 	s.settings.BaseDir = "/.deer-flow"
 	cfg := Config{Key: testKey, DeleteWait: time.Nanosecond, ReadWait: time.Second}
-	p := NewProvisioner(sceneJobs{s}, sceneCluster{s}, s.settings, jobs.Config{Deadline: time.Minute, AckWait: time.Minute})
+	p := NewProvisioner(sceneJobs{s}, sceneCluster{s}, s.settings, jobs.Config{Deadline: time.Minute, AckWait: time.Minute}, NewMetrics(nil))
 	check := telemetry.Check{Name: "nats", Ping: func(context.Context) error {
 		if s.down {
 			return errors.New("no servers available")
 		}
 		return nil
 	}}
-	return NewHandler(p, sceneCluster{s}, s.settings, cfg, slog.New(slog.DiscardHandler), check).(*gin.Engine)
+	return NewHandler(p, sceneCluster{s}, s.settings, cfg, NewMetrics(nil), slog.New(slog.DiscardHandler), check).(*gin.Engine)
 }
 
 var (

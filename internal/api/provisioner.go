@@ -38,13 +38,14 @@ type Provisioner struct {
 	url      func(id string) string
 	deadline time.Duration
 	patience time.Duration
+	metrics  *Metrics
 	now      func() time.Time
 }
 
 // NewProvisioner returns a Provisioner.
-func NewProvisioner(queue Jobs, cluster Cluster, settings k8s.Settings, cfg jobs.Config) *Provisioner {
+func NewProvisioner(queue Jobs, cluster Cluster, settings k8s.Settings, cfg jobs.Config, metrics *Metrics) *Provisioner {
 	return &Provisioner{
-		jobs: queue, cluster: cluster, now: time.Now, deadline: cfg.Deadline,
+		jobs: queue, cluster: cluster, metrics: metrics, now: time.Now, deadline: cfg.Deadline,
 		// After two deliveries an outcome should be there.
 		patience: 2 * cfg.AckWait,
 		url:      func(id string) string { return settings.URL(id, 0) },
@@ -99,7 +100,7 @@ const asyncCheck = time.Second
 func (p *Provisioner) requestCreate(ctx context.Context, order Order) (jobs.View, *sandbox.State, error) {
 	var found *sandbox.State
 	requestID := uuid.NewString()
-	v, err := p.request(ctx, order.ID,
+	v, err := p.request(ctx, jobs.Present, order.ID,
 		func(v jobs.View) jobs.Intent { return v.Create(order.Spec, requestID, p.now(), p.deadline) },
 		func(v jobs.View) (err error) {
 			if v.Living() {
@@ -137,8 +138,10 @@ func (p *Provisioner) check(ctx context.Context, order Order, v jobs.View) (*san
 
 // request appends an intent to those of id, unless the last one serves as well, or done after look.
 func (p *Provisioner) request(
-	ctx context.Context, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) error, done func() bool,
+	ctx context.Context, op jobs.Op, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) error, done func() bool,
 ) (jobs.View, error) {
+	result := publishedError
+	defer func() { p.metrics.decided(op, result) }()
 	var unavailable error
 	for {
 		v, err := p.jobs.Look(ctx, id)
@@ -147,17 +150,24 @@ func (p *Provisioner) request(
 		}
 		in := next(v)
 		if v.Serves(in, p.now(), p.patience) {
+			if result = publishedJoined; v.Intent.RequestID == in.RequestID {
+				result = publishedNew // only its acknowledgement was lost
+			}
 			return v, nil
 		}
 		if unavailable != nil {
 			return jobs.View{}, unavailable // and it was not appended
 		}
 		if err := look(v); err != nil || done() {
+			result = decision(err)
 			return v, err
 		}
+		start := time.Now()
 		published, err := p.jobs.Publish(ctx, v, in)
+		p.metrics.publishedIn(op, time.Since(start), err)
 		switch {
 		case err == nil:
+			result = publishedNew
 			return published, nil
 		case errors.Is(err, jobs.ErrConflict):
 		case errors.Is(err, jobs.ErrUnavailable):
@@ -243,7 +253,7 @@ func (p *Provisioner) Delete(ctx context.Context, id string, wait time.Duration)
 	defer cancel()
 	for {
 		requestID := uuid.NewString()
-		v, err := p.request(ctx, id,
+		v, err := p.request(ctx, jobs.Absent, id,
 			func(v jobs.View) jobs.Intent { return v.Delete(requestID, p.now()) },
 			func(jobs.View) error { return nil },
 			func() bool { return false })

@@ -242,7 +242,7 @@ func newBench(kind k8s.ServiceType) *bench {
 		gone:  func(int) (bool, error) { return false, nil },
 	}}
 	settings := k8s.Settings{ServiceType: kind, Namespace: "ns", ClusterDomain: "local", Port: 8080, NodeHost: "node"}
-	b.Provisioner = NewProvisioner(b.queue, b.cluster, settings, jobs.Config{Deadline: 15 * time.Minute, AckWait: 15 * time.Second})
+	b.Provisioner = NewProvisioner(b.queue, b.cluster, settings, jobs.Config{Deadline: 15 * time.Minute, AckWait: 15 * time.Second}, NewMetrics(nil))
 	return b
 }
 

@@ -31,10 +31,11 @@ type handler struct {
 
 // NewHandler returns the HTTP interface. The checks decide about /readyz.
 func NewHandler(
-	provisioner *Provisioner, cluster Cluster, settings k8s.Settings, cfg Config, log *slog.Logger, checks ...telemetry.Check,
+	provisioner *Provisioner, cluster Cluster, settings k8s.Settings, cfg Config, metrics *Metrics, log *slog.Logger,
+	checks ...telemetry.Check,
 ) http.Handler {
 	h := &handler{provisioner: provisioner, cluster: cluster, settings: settings, cfg: cfg, checks: checks}
-	e := newEngine(cfg, log)
+	e := newEngine(cfg, metrics, log)
 	registerDocs(e)
 	e.GET("/readyz", h.ready)
 	e.GET("/api/capabilities", h.capabilities)

@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// Serve answers requests on addr until ctx ends, and then lets running requests finish for as long as wait.
-func Serve(ctx context.Context, addr string, h http.Handler, wait time.Duration, log *slog.Logger) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+// Serve answers requests until ctx ends, says for as long as ShutdownDelay that it is leaving, and then lets running requests
+// finish for as long as ShutdownWait.
+func Serve(ctx context.Context, cfg Config, h http.Handler, log *slog.Logger) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return fmt.Errorf("LISTEN_ADDR: %w", err)
 	}
 	server := &http.Server{
-		Handler:           h,
+		Handler:           leaving(ctx, h),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second, // above the longest wait
@@ -33,7 +34,12 @@ func Serve(ctx context.Context, addr string, h http.Handler, wait time.Duration,
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-time.After(cfg.ShutdownDelay):
+	}
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownWait)
 	defer cancel()
 	if err := server.Shutdown(stopCtx); err != nil {
 		_ = server.Close()
@@ -42,4 +48,20 @@ func Serve(ctx context.Context, addr string, h http.Handler, wait time.Duration,
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
+}
+
+// leaving sends clients elsewhere once ctx has ended: /readyz is 503, and an answer is the last one on its connection.
+func leaving(ctx context.Context, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+			if r.URL.Path == "/readyz" {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = w.Write([]byte(`{"detail":"shutting down"}`))
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
 }

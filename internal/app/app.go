@@ -10,10 +10,12 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"sandbox-provisioner/internal/api"
+	"sandbox-provisioner/internal/census"
 	"sandbox-provisioner/internal/config"
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/k8s"
@@ -35,7 +37,7 @@ func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
 	}
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return p.serve(ctx, cfg.HTTP) })
-	parts.Go(func() error { return telemetry.Serve(ctx, cfg.Telemetry.MetricsAddr, log, p.checks()...) })
+	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
 }
@@ -53,7 +55,7 @@ func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
 	}
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return p.work(ctx, cfg.Worker) })
-	parts.Go(func() error { return telemetry.Serve(ctx, cfg.Telemetry.MetricsAddr, log, p.checks()...) })
+	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
 }
@@ -84,7 +86,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 		return p.serve(ctx, cfg.HTTP)
 	})
 	parts.Go(func() error { return p.work(workerCtx, cfg.Worker) })
-	parts.Go(func() error { return telemetry.Serve(ctx, cfg.Telemetry.MetricsAddr, log, p.checks()...) })
+	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
 }
@@ -93,7 +95,9 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 type parts struct {
 	queue    *jobs.Queue
 	cluster  *k8s.Cluster
-	core     corev1client.NamespacesGetter
+	core     *k8s.Core
+	pods     *cache.ListWatch
+	metrics  *prometheus.Registry
 	jobs     jobs.Config
 	settings k8s.Settings
 	log      *slog.Logger
@@ -127,12 +131,19 @@ func connect(
 	if err != nil {
 		return nil, err
 	}
+	metrics := telemetry.NewRegistry()
+	jobs.RegisterMetrics(metrics, queue)
+	k8s.NewMetrics(metrics).Instrument(rest)
 	core, err := k8s.NewCore(rest)
 	if err != nil {
 		return nil, err
 	}
+	pods, err := k8s.PodWatch(rest, settings)
+	if err != nil {
+		return nil, err
+	}
 	return &parts{
-		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core,
+		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core, pods: pods, metrics: metrics,
 		jobs: jobsCfg, settings: settings, log: log,
 	}, nil
 }
@@ -141,27 +152,40 @@ func (p *parts) checks() []telemetry.Check {
 	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.cluster.Ping}}
 }
 
+// tell serves the metrics and probes.
+func (p *parts) tell(ctx context.Context, addr string) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all.Go(func() { p.cluster.KeepPinging(ctx) })
+	return telemetry.Serve(ctx, addr, p.metrics, p.log, p.checks()...)
+}
+
 func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	stop, err := p.queue.Announce()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs)
-	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, p.log, p.checks()...)
-	return api.Serve(ctx, cfg.Addr, handler, cfg.ShutdownWait, p.log)
+	metrics := api.NewMetrics(p.metrics)
+	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs, metrics)
+	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.log, p.checks()...)
+	return api.Serve(ctx, cfg, handler, p.log)
 }
 
 func (p *parts) work(ctx context.Context, cfg worker.Config) error {
+	metrics, sandboxes := worker.NewMetrics(p.metrics), census.New(p.pods, p.metrics, p.log)
 	if err := p.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	reconciler := worker.NewReconciler(p.queue, p.cluster)
+	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes)
 	var all sync.WaitGroup
 	all.Go(func() { p.queue.KeepUnfinished(ctx) })
-	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, p.log).Run(ctx) })
+	all.Go(func() { sandboxes.Run(ctx) })
+	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, metrics, p.log).Run(ctx) })
 	all.Go(func() {
-		worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, p.log).Run(ctx)
+		worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)
 	})
 	all.Wait()
 	return nil

@@ -69,6 +69,12 @@ var variables = map[string]variable{
 			"7 s": `READ_WAIT="7 s": ` + badDuration,
 		},
 	},
+	"SHUTDOWN_DELAY": {
+		absent: "0s",
+		empty:  `SHUTDOWN_DELAY="": set but empty; ` + badDuration,
+		good:   map[string]string{"0s": "0s", "5s": "5s"},
+		bad:    map[string]string{"-1s": "SHUTDOWN_DELAY=-1s: must be 0s or more"},
+	},
 	"SHUTDOWN_WAIT": {
 		absent: "10s",
 		empty:  `SHUTDOWN_WAIT="": set but empty; ` + badDuration,

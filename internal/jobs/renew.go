@@ -49,20 +49,29 @@ func (q *Queue) renew(ctx context.Context) error {
 
 // oldest is the first message that the workers have not acknowledged; nil when there is none.
 func (q *Queue) oldest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-	lookCtx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	info, err := q.consumerInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return q.from(ctx, info.AckFloor.Stream+1)
+}
+
+// consumerInfo is how far the workers have come; all zeros when none has ever looked.
+func (q *Queue) consumerInfo(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 	defer cancel()
-	s, err := q.current(lookCtx)
+	s, err := q.current(ctx)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	cons, err := s.intents.Consumer(lookCtx, q.cfg.Cluster)
+	cons, err := s.intents.Consumer(ctx, q.cfg.Cluster)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return q.from(ctx, 1) // no worker has ever looked
+		return &jetstream.ConsumerInfo{}, nil
 	}
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	return q.from(ctx, cons.CachedInfo().AckFloor.Stream+1)
+	return cons.CachedInfo(), nil
 }
 
 // from is the first message at or after a position; nil when there is none.

@@ -52,13 +52,13 @@ func Down(ctx context.Context, checks []Check) []string {
 }
 
 // Serve answers /metrics, /livez and /readyz on addr until ctx ends.
-func Serve(ctx context.Context, addr string, log *slog.Logger, checks ...Check) error {
+func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, log *slog.Logger, checks ...Check) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("METRICS_ADDR: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if down := Down(r.Context(), checks); len(down) > 0 {
@@ -81,7 +81,9 @@ func Serve(ctx context.Context, addr string, log *slog.Logger, checks ...Check) 
 	return nil
 }
 
-func newRegistry() *prometheus.Registry {
+// NewRegistry returns the registry of one program. It knows the build, the Go runtime and the process; each part of the program
+// adds its own.
+func NewRegistry() *prometheus.Registry {
 	info := version.Get()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "sandbox_provisioner_build_info",

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -166,6 +167,8 @@ type scripted struct {
 	ensure func(ctx context.Context, l sandbox.Lineage) error
 	remove func(ctx context.Context, l sandbox.Lineage) error
 	undo   func(ctx context.Context, l sandbox.Lineage) error
+	// finds is the position of the intent whose Pod exists already; 0 lets the Pod be made.
+	finds uint64
 }
 
 func (c *scripted) call(ctx context.Context, what string, l sandbox.Lineage, do func(context.Context, sandbox.Lineage) error) error {
@@ -183,7 +186,8 @@ func (c *scripted) Ensure(ctx context.Context, id string, _ sandbox.Spec, l sand
 	if err := c.call(ctx, "ensure", l, do); err != nil {
 		return sandbox.State{}, err
 	}
-	return sandbox.State{ID: id, Status: sandbox.Running, PodUID: fmt.Sprint("pod-", l.Generation.Seq)}, nil
+	seq := cmp.Or(c.finds, l.Generation.Seq)
+	return sandbox.State{ID: id, Status: sandbox.Running, PodUID: fmt.Sprint("pod-", seq), Generation: seq}, nil
 }
 
 func (c *scripted) Remove(ctx context.Context, _ string, l sandbox.Lineage) error {
@@ -200,12 +204,13 @@ type fixture struct {
 	*journal
 	records *memory
 	cluster *scripted
+	made    *register
 }
 
 func newFixture() *fixture {
 	j := &journal{}
-	f := &fixture{journal: j, records: newMemory(j), cluster: &scripted{journal: j}}
-	f.Reconciler = NewReconciler(f.records, f.cluster)
+	f := &fixture{journal: j, records: newMemory(j), cluster: &scripted{journal: j}, made: &register{}}
+	f.Reconciler = NewReconciler(f.records, f.cluster, NewMetrics(nil), f.made)
 	return f
 }
 
@@ -242,4 +247,16 @@ func during(do func()) func(context.Context, sandbox.Lineage) error {
 func requireEvents(t *testing.T, f *fixture, want ...string) {
 	t.Helper()
 	require.Equal(t, want, f.read())
+}
+
+// A register is a Census that keeps what it is told.
+type register struct {
+	mu   sync.Mutex
+	made []string
+}
+
+func (r *register) Made(podUID string, _ time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.made = append(r.made, podUID)
 }

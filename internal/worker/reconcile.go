@@ -25,10 +25,17 @@ type Cluster interface {
 	Undo(ctx context.Context, id string, l sandbox.Lineage) error
 }
 
+// A Census is told of the Pods that were newly made, each once, and of when the request for it was accepted.
+type Census interface {
+	Made(podUID string, accepted time.Time)
+}
+
 // A Reconciler makes the cluster match the last intent of an id. It holds no state.
 type Reconciler struct {
 	records Records
 	cluster Cluster
+	metrics *Metrics
+	census  Census
 	now     func() time.Time
 	// quick is the policy of the tries in place.
 	quick func() backoff.BackOff
@@ -36,9 +43,11 @@ type Reconciler struct {
 	slow time.Duration
 }
 
-// NewReconciler returns a Reconciler.
-func NewReconciler(records Records, cluster Cluster) *Reconciler {
-	return &Reconciler{records: records, cluster: cluster, now: time.Now, quick: quickTries, slow: time.Second}
+// NewReconciler returns a Reconciler. Without a census, which may be nil, new Pods are told to nobody.
+func NewReconciler(records Records, cluster Cluster, metrics *Metrics, census Census) *Reconciler {
+	return &Reconciler{
+		records: records, cluster: cluster, metrics: metrics, census: census, now: time.Now, quick: quickTries, slow: time.Second,
+	}
 }
 
 // Reconcile carries out the last intent of id and records its outcome. It is level-triggered: what it does depends on the
@@ -49,25 +58,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) erro
 		v, err := r.records.Look(ctx, id)
 		switch {
 		case err != nil:
+			r.metrics.retry(ctx, unknown, err)
 			return err
 		case v.Seq == 0:
 			return nil
 		case v.Finished():
 			return r.tidy(ctx, v)
 		}
+		measured := r.metrics.attempt(v, r.now())
 		v, outcome, err := r.carryOut(ctx, v, attempt)
 		if err != nil {
+			measured.handedBack(ctx, err, r.now())
 			return err
 		}
 		// Look again after acting: a newer intent may have been carried out meanwhile, before what was just written.
 		again, err := r.records.Look(ctx, id)
 		if err != nil {
+			measured.handedBack(ctx, err, r.now())
 			return err
 		}
 		if again.Generation() != v.Generation() {
+			measured.ended(superseded, r.now())
 			continue
 		}
 		v, err = r.records.Record(ctx, v, outcome)
+		measured.recorded(ctx, outcome, err, r.now())
 		switch {
 		case errors.Is(err, jobs.ErrConflict):
 			continue // somebody else recorded something since v was read: what was done may have been undone
@@ -76,7 +91,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) erro
 		case outcome.State == jobs.Failed:
 			return r.tidy(ctx, v)
 		}
+		r.announce(v)
 		return nil
+	}
+}
+
+// announce tells the census of a Pod that the last intent of v has made, and not found.
+func (r *Reconciler) announce(v jobs.View) {
+	if found := v.Outcome.Sandbox; r.census != nil && found != nil && found.Generation == v.Seq {
+		r.census.Made(found.PodUID, v.Intent.AcceptedAt)
 	}
 }
 
@@ -120,7 +143,8 @@ func (r *Reconciler) act(ctx context.Context, v jobs.View) (*sandbox.State, erro
 
 // tidy looks after an intent that has ended. A worker that was overtaken may have written after the end, and died before
 // it looked again; its message brings us here.
-func (r *Reconciler) tidy(ctx context.Context, v jobs.View) error {
+func (r *Reconciler) tidy(ctx context.Context, v jobs.View) (err error) {
+	defer func() { r.metrics.retry(ctx, op(v), err) }()
 	switch {
 	case v.Outcome.State == jobs.Failed:
 		if err := r.cluster.Undo(ctx, v.ID, v.Lineage()); err != nil {

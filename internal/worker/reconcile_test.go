@@ -27,7 +27,7 @@ func TestACreateIsCarriedOutAndRecorded(t *testing.T) {
 	require.NoError(t, f.Reconcile(t.Context(), "a1", 3))
 	requireEvents(t, f, "ensure 1", "record succeeded of 1")
 	o := f.records.outcome()
-	require.Equal(t, &sandbox.State{ID: "a1", Status: sandbox.Running, PodUID: "pod-1"}, o.Sandbox)
+	require.Equal(t, &sandbox.State{ID: "a1", Status: sandbox.Running, PodUID: "pod-1", Generation: 1}, o.Sandbox)
 	require.Equal(t, 3, o.Attempts)
 	require.True(t, f.records.last().Living())
 }

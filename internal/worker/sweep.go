@@ -36,6 +36,7 @@ type Sweep struct {
 	jobs       jobs.Config
 	cfg        Config
 	now        func() time.Time
+	metrics    *Metrics
 	log        *slog.Logger
 	// halves is since when a sandbox has been seen with one of its objects only. Forgetting it delays a clean-up.
 	halves map[string]time.Time
@@ -43,11 +44,12 @@ type Sweep struct {
 
 // NewSweep returns a Sweep.
 func NewSweep(
-	records Publisher, inventory Inventory, reconciler *Reconciler, jobsCfg jobs.Config, cfg Config, log *slog.Logger,
+	records Publisher, inventory Inventory, reconciler *Reconciler, jobsCfg jobs.Config, cfg Config, metrics *Metrics,
+	log *slog.Logger,
 ) *Sweep {
 	return &Sweep{
-		records: records, inventory: inventory, reconciler: reconciler, jobs: jobsCfg, cfg: cfg, now: time.Now, log: log,
-		halves: map[string]time.Time{},
+		records: records, inventory: inventory, reconciler: reconciler, jobs: jobsCfg, cfg: cfg, now: time.Now, metrics: metrics,
+		log: log, halves: map[string]time.Time{},
 	}
 }
 
@@ -68,7 +70,8 @@ func (s *Sweep) Run(ctx context.Context) {
 }
 
 // Once looks at everything that exists. Its error joins those of the ids that could not be looked at.
-func (s *Sweep) Once(ctx context.Context) error {
+func (s *Sweep) Once(ctx context.Context) (err error) {
+	defer func() { s.metrics.ranSweep(err) }()
 	seen, err := s.inventory.List(ctx)
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func (s *Sweep) look(ctx context.Context, found k8s.Sighting, half time.Time) er
 	if err != nil {
 		return err
 	}
-	if s.owed(v, found, half) == nothing {
+	if s.owed(v, found, half).debt == nothing {
 		return nil
 	}
 	// The list is older than the look: what was missing may have been made, and promised, in between. Whatever changes from
@@ -109,11 +112,13 @@ func (s *Sweep) look(ctx context.Context, found k8s.Sighting, half time.Time) er
 		half = time.Time{}
 	}
 	what := s.owed(v, found, half)
-	if what == nothing {
+	if what.debt == nothing {
 		return nil
 	}
-	s.log.Warn("sweep found something left over", slog.String("sandbox_id", v.ID), slog.String("owed", string(what)))
-	switch what {
+	s.metrics.findings.WithLabelValues(what.kind, string(what.debt)).Inc()
+	s.log.Warn("sweep found something wrong", slog.String("sandbox_id", v.ID), slog.String("kind", what.kind),
+		slog.String("action", string(what.debt)))
+	switch what.debt {
 	case again:
 		_, err = s.records.Publish(ctx, v, v.Create(*v.Intent.Spec, uuid.NewString(), s.now(), s.jobs.Deadline))
 	case removal:
@@ -135,30 +140,52 @@ type debt string
 
 const (
 	nothing     debt = ""
-	reconciling debt = "reconciling" // the last intent, once more
-	again       debt = "creation"    // the same sandbox, whole, and not of a life that was ended
-	removal     debt = "removal"     // of a half that nobody owns
+	reconciling debt = "reconcile" // the last intent, once more
+	again       debt = "create"    // the same sandbox, whole, and not of a life that was ended
+	removal     debt = "remove"    // of a half that nobody owns
+)
+
+// A finding is what is wrong with an id, and what is owed to it for that.
+type finding struct {
+	kind string
+	debt debt
+}
+
+var (
+	unfinishedJob   = finding{"unfinished_job", reconciling} // its message may be lost
+	endedLife       = finding{"leftover", reconciling}       // of an intent that ended without a sandbox
+	endedLifeWithin = finding{"leftover", again}             // in a sandbox that lives
+	missingService  = finding{"missing_service", again}      // a Pod that was promised is given its Service back
+	orphanedPod     = finding{"orphaned_pod", removal}
+	orphanedService = finding{"orphaned_service", removal}
+
+	// findings are all of them.
+	findings = []finding{unfinishedJob, endedLife, endedLifeWithin, missingService, orphanedPod, orphanedService}
 )
 
 // owed compares what exists with the last intent.
-func (s *Sweep) owed(v jobs.View, found k8s.Sighting, half time.Time) debt {
+func (s *Sweep) owed(v jobs.View, found k8s.Sighting, half time.Time) finding {
 	l := v.Lineage()
 	fits := (!found.Pod || l.Accepts(found.PodGeneration)) && (!found.Service || l.Accepts(found.ServiceGeneration))
 	orphaned := !half.IsZero() && s.now().Sub(half) >= s.cfg.OrphanGrace
 	switch {
 	case v.Seq > 0 && !v.Finished():
 		if v.Intent == nil || s.now().Sub(v.Intent.AcceptedAt) > 4*s.jobs.AckWait {
-			return reconciling // its message may be lost
+			return unfinishedJob
 		}
-		return nothing
-	case v.Living() && !fits, v.Living() && found.Pod && orphaned:
-		return again // a Pod that was promised is given its Service back
+		return finding{}
+	case v.Living() && !fits:
+		return endedLifeWithin
+	case v.Living() && found.Pod && orphaned:
+		return missingService
 	case v.Seq > 0 && !v.Living() && !s.allowed(v, l, found):
-		return reconciling
+		return endedLife
+	case orphaned && found.Pod:
+		return orphanedPod
 	case orphaned:
-		return removal
+		return orphanedService
 	}
-	return nothing
+	return finding{}
 }
 
 // allowed tells whether what exists may exist after an intent that ended without a sandbox.

@@ -52,7 +52,7 @@ const grace = time.Minute
 
 func (f *fixture) sweep(s *shelf) *Sweep {
 	return NewSweep(f.records, s, f.Reconciler, jobs.Config{AckWait: 15 * time.Second, Deadline: time.Hour},
-		Config{SweepInterval: 2 * time.Minute, OrphanGrace: grace}, quiet())
+		Config{SweepInterval: 2 * time.Minute, OrphanGrace: grace}, f.metrics, quiet())
 }
 
 // finish has the last intent carried out, and forgets how.

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -23,24 +21,28 @@ type Worker struct {
 	source     Source
 	reconciler *Reconciler
 	gate       *gate
+	slots      *slots
 	cfg        Config
 	heartbeat  time.Duration
+	metrics    *Metrics
 	log        *slog.Logger
 }
 
 // New returns a Worker. ping tells whether the cluster answers; ackWait is that of the source.
 func New(
-	source Source, reconciler *Reconciler, ping func(context.Context) error, ackWait time.Duration, cfg Config, log *slog.Logger,
+	source Source, reconciler *Reconciler, ping func(context.Context) error, ackWait time.Duration, cfg Config, metrics *Metrics,
+	log *slog.Logger,
 ) *Worker {
+	metrics.slots.Set(float64(cfg.Concurrency))
 	return &Worker{
-		source: source, reconciler: reconciler, gate: newGate(ping, log), cfg: cfg, heartbeat: ackWait / 3, log: log,
+		source: source, reconciler: reconciler, gate: newGate(ping, log), slots: newSlots(cfg.Concurrency), cfg: cfg,
+		heartbeat: ackWait / 3, metrics: metrics, log: log,
 	}
 }
 
 // Run works until ctx ends, and then drains: it takes no new job, lets the running ones finish for as long as DrainWait,
 // and hands back the rest. It returns when none is left.
 func (w *Worker) Run(ctx context.Context) {
-	slots := semaphore.NewWeighted(int64(w.cfg.Concurrency))
 	var running sync.WaitGroup
 	defer running.Wait()
 	jobCtx, handBack := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -48,29 +50,30 @@ func (w *Worker) Run(ctx context.Context) {
 		time.AfterFunc(w.cfg.DrainWait, func() { handBack(errDrained) })
 	})()
 
-	for w.gate.wait(ctx) == nil && slots.Acquire(ctx, 1) == nil {
-		free := 1
-		for free < w.cfg.Concurrency && slots.TryAcquire(1) {
-			free++
+	for w.gate.wait(ctx) == nil {
+		free, err := w.slots.acquire(ctx)
+		if err != nil {
+			return
 		}
 		deliveries, err := w.source.Fetch(ctx, free)
 		if err != nil {
-			slots.Release(int64(free))
+			w.slots.release(free)
 			w.gate.pause(ctx, err)
 			continue
 		}
 		for d := range deliveries {
+			w.metrics.delivered(d)
 			if ctx.Err() != nil {
 				_ = d.Nak(handBackDelay)
 				continue
 			}
 			free--
 			running.Go(func() {
-				defer slots.Release(1)
+				defer w.slots.release(1)
 				w.handle(jobCtx, d)
 			})
 		}
-		slots.Release(int64(free))
+		w.slots.release(free)
 	}
 }
 
@@ -84,6 +87,8 @@ var (
 
 // handle has one job reconciled while it is surely ours, and tells the source how it went.
 func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
+	w.metrics.busy.Inc()
+	defer w.metrics.busy.Dec()
 	ctx, release := w.lease(ctx, d)
 	start := time.Now()
 	err := w.reconciler.Reconcile(ctx, d.ID, d.Attempt)
@@ -97,6 +102,7 @@ func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
 // settle is the one place where the end of an attempt becomes an answer to NATS. An answer that is lost makes the job
 // come again, which is harmless.
 func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
+	defer func() { w.metrics.slots.Set(float64(w.slots.allowed())) }()
 	var retry *sandbox.Retry
 	var failure *sandbox.Failure
 	switch {
@@ -104,6 +110,7 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 		// An answer would count all the same, even one that ends the job for him who has it now.
 		w.log.Warn("job given up, it may be somebody else's by now", slog.String("sandbox_id", d.ID))
 	case err == nil:
+		w.slots.grow()
 		_ = d.Ack()
 	case errors.Is(cause, errDrained):
 		_ = d.Nak(0)
@@ -113,6 +120,7 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 	case errors.As(err, &retry):
 		if retry.Reason == sandbox.ReasonUnavailable {
 			w.gate.shut(err)
+			w.slots.shrink()
 		}
 		_ = d.Nak(max(retry.After, delay(d.Attempt, w.cfg.RetryMax)))
 	default: // NATS

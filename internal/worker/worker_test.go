@@ -95,7 +95,7 @@ func (d *desk) requireSucceeded(ids ...string) {
 
 // idle is a Worker that is asked to settle or lease only.
 func (d *desk) idle() *Worker {
-	return New(nil, nil, nil, d.cfg.AckWait, Config{Concurrency: 1, RetryMax: 30 * time.Second}, quiet())
+	return New(nil, nil, nil, d.cfg.AckWait, Config{Concurrency: 1, RetryMax: 30 * time.Second}, NewMetrics(nil), quiet())
 }
 
 func TestAJobThatIsDoneIsAcknowledged(t *testing.T) {
@@ -291,7 +291,7 @@ func (c *cluster) all() int {
 func (d *desk) work(c Cluster, cfg Config, ping func(context.Context) error) (s *source, cancel func(), stopped <-chan struct{}) {
 	d.t.Helper()
 	s = &source{Source: d.Consumer()}
-	w := New(s, NewReconciler(d.Queue, c), ping, d.cfg.AckWait, cfg, quiet())
+	w := New(s, NewReconciler(d.Queue, c, NewMetrics(nil), nil), ping, d.cfg.AckWait, cfg, NewMetrics(nil), quiet())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -480,7 +480,7 @@ func TestAWorkerWaitsForItsSource(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
-		New(s, nil, reachable, 15*time.Second, usual(3), quiet()).Run(ctx)
+		New(s, nil, reachable, 15*time.Second, usual(3), NewMetrics(nil), quiet()).Run(ctx)
 		require.Equal(t, time.Minute, time.Since(start), "it does not give up before its end, nor go on after it")
 		require.InDelta(t, 60, s.requests.Load(), 1)
 	})

@@ -109,6 +109,12 @@ func (r *run) cluster(actor string) *k8s.Cluster {
 	return k8s.NewWithClients(r.kube.pods(actor), r.kube.services(actor), settings, time.Hour)
 }
 
+// Nobody reads what the programs of the model count.
+var (
+	apiMetrics    = api.NewMetrics(nil)
+	workerMetrics = worker.NewMetrics(nil)
+)
+
 // patience of the clients of the model, in the time of the bubble: they wait as long as it takes.
 const patience = 100 * time.Hour
 
@@ -120,7 +126,7 @@ func (r *run) request(ctx context.Context, op jobs.Op, spec sandbox.Spec) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.cancels[name] = cancel
 	p := api.NewProvisioner(client{r.streams, name}, r.cluster(name), settings,
-		jobs.Config{Deadline: 24 * time.Hour, AckWait: 15 * time.Second})
+		jobs.Config{Deadline: 24 * time.Hour, AckWait: 15 * time.Second}, apiMetrics)
 	go func() {
 		defer func() { r.clients--; cancel(); delete(r.cancels, name) }()
 		if op == jobs.Absent {
@@ -156,7 +162,7 @@ func (r *run) startWorker(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &workerRun{name: fmt.Sprintf("worker-%d", r.names), cancel: cancel}
 	r.workers = append(r.workers, w)
-	reconciler := worker.NewReconciler(client{r.streams, w.name}, r.cluster(w.name))
+	reconciler := worker.NewReconciler(client{r.streams, w.name}, r.cluster(w.name), workerMetrics, nil)
 	go func() {
 		defer cancel()
 		for {
@@ -402,9 +408,9 @@ func (r *run) thaw() {
 func (r *run) sweep(ctx context.Context) {
 	r.clients++
 	records, cluster := client{r.streams, "sweep"}, r.cluster("sweep")
-	s := worker.NewSweep(records, cluster, worker.NewReconciler(records, cluster),
+	s := worker.NewSweep(records, cluster, worker.NewReconciler(records, cluster, workerMetrics, nil),
 		jobs.Config{Deadline: 24 * time.Hour, AckWait: 15 * time.Second},
-		worker.Config{SweepInterval: time.Minute, OrphanGrace: time.Minute}, slog.New(slog.DiscardHandler))
+		worker.Config{SweepInterval: time.Minute, OrphanGrace: time.Minute}, workerMetrics, slog.New(slog.DiscardHandler))
 	go func() {
 		defer func() { r.clients-- }()
 		r.note("%-10s begins", "sweep")

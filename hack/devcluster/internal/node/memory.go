@@ -18,6 +18,7 @@ type memory struct {
 	boundAt    time.Time
 	startedAt  time.Time
 	stoppingAt time.Time
+	removedAt  time.Time
 
 	fault   fault.Fault
 	faultAt time.Time

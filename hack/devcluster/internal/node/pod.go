@@ -120,8 +120,13 @@ func (n *Node) keepRunning(ctx context.Context, pod *corev1.Pod, known *memory, 
 // hitting a successor of the same name.
 func (n *Node) terminate(ctx context.Context, pod *corev1.Pod, known *memory, now time.Time) (time.Duration, error) {
 	grace := gracePeriod(pod)
-	if grace == 0 {
-		return 0, nil // finalisers hold it; nothing is left to do here
+	switch {
+	case grace == 0 && len(pod.Finalizers) > 0:
+		return 0, nil // nothing is left to do here
+	case grace == 0 && known.removedAt.IsZero():
+		// The API server is about to remove it, in a second write. If it was killed between the two, nobody else does.
+		known.removedAt = now
+		return time.Second, nil
 	}
 	if known.fault.Kind == fault.HangInTermination {
 		hanging := known.fault.Duration

@@ -1,19 +1,20 @@
-package containers_test
+package testenv
 
 import (
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// relay leads from this machine's address in a network of containers to a loopback address. It returns where it listens. Those who
-// are not in that network get no answer: otherwise this machine would answer at all of its addresses to all of its networks.
-func relay(t *testing.T, from *bridge, to string) string {
+// Relay leads from an address of this machine in a network of containers to a loopback address, and returns where it listens. Those who
+// are not among from get no answer: otherwise this machine would answer at all of its addresses to all of its networks.
+func Relay(t testing.TB, at netip.Addr, to string, from ...netip.Prefix) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(from.addr(1).String(), "0"))
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(at, 0).String())
 	require.NoError(t, err)
 	var running sync.WaitGroup
 	ended := make(chan struct{})
@@ -25,7 +26,7 @@ func relay(t *testing.T, from *bridge, to string) string {
 			}
 			running.Go(func() {
 				defer func() { _ = in.Close() }()
-				if from.has(in.RemoteAddr()) {
+				if among(in.RemoteAddr(), from) {
 					join(in, to, ended)
 				} else {
 					<-ended
@@ -41,10 +42,17 @@ func relay(t *testing.T, from *bridge, to string) string {
 	return listener.Addr().String()
 }
 
-// has tells whether an address is in the network.
-func (b *bridge) has(addr net.Addr) bool {
+func among(addr net.Addr, prefixes []netip.Prefix) bool {
 	tcp, ok := addr.(*net.TCPAddr)
-	return ok && b.prefix.Contains(tcp.AddrPort().Addr().Unmap())
+	if !ok {
+		return false
+	}
+	for _, p := range prefixes {
+		if p.Contains(tcp.AddrPort().Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
 }
 
 // join connects in with an address until one side closes, or all has ended.

@@ -1,0 +1,350 @@
+package census
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"sandbox-provisioner/internal/telemetry/telemetrytest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A cluster has Pods that can be listed and watched, unless it is down.
+type cluster struct {
+	mu      sync.Mutex
+	pods    map[types.UID]*corev1.Pod
+	down    error
+	watches map[*watch.RaceFreeFakeWatcher]bool
+	asked   int
+	// lists is for a server that cannot send the first answer as a watch.
+	lists bool
+}
+
+func newCluster() *cluster {
+	return &cluster{pods: map[types.UID]*corev1.Pod{}, watches: map[*watch.RaceFreeFakeWatcher]bool{}}
+}
+
+func (c *cluster) source() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+			for _, pod := range c.pods {
+				list.Items = append(list.Items, *pod)
+			}
+			c.asked++
+			return list, c.down
+		},
+		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			first := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+			switch {
+			case c.down != nil:
+				c.asked++
+				return nil, c.down
+			case first && c.lists:
+				return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
+			}
+			w := watch.NewRaceFreeFake()
+			if first {
+				for _, pod := range c.pods {
+					w.Add(pod.DeepCopy())
+				}
+				w.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+				}})
+			}
+			c.watches[w] = true
+			return w, nil
+		},
+	}
+}
+
+// put makes a Pod what it is, and tells those who watch.
+func (c *cluster) put(pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods[pod.UID] = pod
+	for w := range c.watches {
+		if !w.Stopped {
+			w.Modify(pod.DeepCopy())
+		}
+	}
+}
+
+func (c *cluster) remove(uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pod := c.pods[types.UID(uid)]
+	delete(c.pods, pod.UID)
+	for w := range c.watches {
+		if !w.Stopped {
+			w.Delete(pod.DeepCopy())
+		}
+	}
+}
+
+// breakDown ends all watches; nil lets the cluster answer again.
+func (c *cluster) breakDown(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = err
+	for w := range c.watches {
+		w.Stop()
+		delete(c.watches, w)
+	}
+}
+
+func pod(uid string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "sandbox-" + uid, Namespace: "ns", UID: types.UID(uid), ResourceVersion: "1"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "sandbox"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func ready(p *corev1.Pod) {
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+	}}
+}
+
+func going(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+
+func waiting(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+}
+
+// A desk is a Census at work, on a clock of its own.
+type desk struct {
+	*Census
+	*cluster
+	registry *prometheus.Registry
+	log      *bytes.Buffer
+}
+
+func atWork(t *testing.T, c *cluster, test func(*testing.T, *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{cluster: c, registry: prometheus.NewRegistry(), log: &bytes.Buffer{}}
+		d.Census = New(c.source(), d.registry, slog.New(slog.NewTextHandler(d.log, nil)))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			d.Run(ctx)
+		}()
+		synctest.Wait()
+		test(t, d)
+		stop()
+		<-done
+		c.breakDown(nil) // closes what is left of the double
+	})
+}
+
+func (d *desk) read(t *testing.T) map[string]float64 {
+	t.Helper()
+	synctest.Wait()
+	return telemetrytest.Read(t, d.registry)
+}
+
+const (
+	pendingPods = `sandboxes{phase="Pending"}`
+	runningPods = `sandboxes{phase="Running"}`
+	readiness   = `accepted_to_ready_seconds`
+)
+
+func TestSandboxesAreCountedAsTheyChange(t *testing.T) {
+	t.Parallel()
+	for name, lists := range map[string]bool{"where the watch begins with all of them": false, "where they are listed first": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.lists = lists
+			c.put(pod("a"))
+			c.put(pod("b", ready))
+			atWork(t, c, func(t *testing.T, d *desk) {
+				require.Equal(t, map[string]float64{
+					pendingPods: 1, runningPods: 1, `sandboxes_not_ready{reason="ContainerCreating"}`: 1,
+				}, d.read(t))
+				d.put(pod("c", waiting("ImagePullBackOff")))
+				d.put(pod("a", ready))
+				require.Equal(t, map[string]float64{
+					pendingPods: 1, runningPods: 2, `sandboxes_not_ready{reason="ImagePullBackOff"}`: 1,
+				}, d.read(t))
+				d.put(pod("b", going))
+				d.remove("c")
+				require.Equal(t, map[string]float64{runningPods: 1, `sandboxes{phase="Terminating"}`: 1}, d.read(t))
+			})
+		})
+	}
+}
+
+func TestReasonsThatNobodyKnowsAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	for _, reason := range []string{"Unheard", "Of", "ErrImagePull", "PodInitializing"} {
+		c.put(pod(strings.ToLower(reason), waiting(reason)))
+	}
+	atWork(t, c, func(t *testing.T, d *desk) {
+		require.Equal(t, map[string]float64{
+			pendingPods: 4, `sandboxes_not_ready{reason="Other"}`: 2, `sandboxes_not_ready{reason="ErrImagePull"}`: 1,
+			`sandboxes_not_ready{reason="ContainerCreating"}`: 1,
+		}, d.read(t))
+	})
+}
+
+func TestReadinessIsTimedOfWhatThisWorkerMade(t *testing.T) {
+	t.Parallel()
+	atWork(t, newCluster(), func(t *testing.T, d *desk) {
+		accepted := time.Now()
+		d.put(pod("ours"))
+		d.put(pod("others"))
+		d.Made("ours", accepted)
+		time.Sleep(3 * time.Second)
+		d.put(pod("others", ready))
+		require.Zero(t, d.read(t)[readiness])
+		d.put(pod("ours", ready))
+		require.Equal(t, 1., d.read(t)[readiness])
+		require.InDelta(t, 3, telemetrytest.Sum(t, d.registry, readiness), .001)
+		d.put(pod("ours"))
+		d.put(pod("ours", ready))
+		require.Equal(t, 1., d.read(t)[readiness], "once")
+	})
+}
+
+// The word that a Pod was made comes after the outcome has been recorded, and may find it ready.
+func TestAPodMayBeReadyBeforeItIsSaidToBeMade(t *testing.T) {
+	t.Parallel()
+	atWork(t, newCluster(), func(t *testing.T, d *desk) {
+		accepted := time.Now()
+		time.Sleep(time.Second)
+		d.put(pod("a", ready))
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		d.Made("a", accepted)
+		require.InDelta(t, 1, telemetrytest.Sum(t, d.registry, readiness), .001)
+	})
+}
+
+func TestAnOutageIsSurvivedAndNothingIsCountedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{
+		"nobody answers": errors.New("connection refused"),
+		"not allowed":    apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no watch")),
+		"too much asked": apierrors.NewTooManyRequests("wait", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster()
+			c.put(pod("a", ready))
+			atWork(t, c, func(t *testing.T, d *desk) {
+				accepted := time.Now()
+				d.put(pod("b"))
+				d.put(pod("c"))
+				d.Made("b", accepted)
+				require.Equal(t, 2., d.read(t)[pendingPods])
+
+				d.breakDown(cause)
+				time.Sleep(10 * time.Minute)
+				require.False(t, telemetrytest.Has(t, d.registry, pendingPods), "an old number would be wrong")
+				require.Less(t, d.asked, 100, "it asks less and less often")
+				require.Equal(t, 1, strings.Count(d.log.String(), "\n"), "it is said once:\n%s", d.log)
+
+				d.put(pod("b", ready))
+				time.Sleep(20 * time.Second)
+				d.remove("c")
+				d.breakDown(nil)
+				time.Sleep(time.Minute)
+				require.Equal(t, map[string]float64{runningPods: 2, readiness: 1}, d.read(t))
+				require.InDelta(t, 600, telemetrytest.Sum(t, d.registry, readiness), 2, "when it was ready, and not when that was seen")
+			})
+		})
+	}
+}
+
+// Nothing depends on the census: it stops at once, also while it cannot reach the cluster. atWork waits for that, on a clock
+// that stands still.
+func TestACensusThatCannotBeginStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.down = errors.New("connection refused")
+	atWork(t, c, func(t *testing.T, d *desk) {
+		start := time.Now()
+		t.Cleanup(func() { require.Zero(t, time.Since(start)) })
+		require.Empty(t, d.read(t))
+	})
+}
+
+func TestWhatIsWaitedForIsBounded(t *testing.T) {
+	t.Parallel()
+	atWork(t, newCluster(), func(t *testing.T, d *desk) {
+		accepted := time.Now()
+		for i := range maxAwaited + 10 {
+			d.Made(fmt.Sprint("pod-", i), accepted)
+		}
+		require.Len(t, d.awaited, maxAwaited)
+		d.put(pod("pod-0"))
+		synctest.Wait()
+		d.remove("pod-0")
+		synctest.Wait()
+		require.Len(t, d.awaited, maxAwaited-1, "a Pod that is deleted is not waited for")
+		time.Sleep(patience)
+		d.Made("late", accepted)
+		require.Len(t, d.awaited, 1, "nobody waits for ever")
+	})
+}
+
+func TestTenThousandSandboxesAreNoMoreSeriesThanNone(t *testing.T) {
+	t.Parallel()
+	series := func(d *desk) (n int) {
+		families, err := d.registry.Gather()
+		require.NoError(t, err)
+		for _, family := range families {
+			n += len(family.GetMetric())
+		}
+		return n
+	}
+	atWork(t, newCluster(), func(t *testing.T, d *desk) {
+		before := series(d)
+		for i := range 10_000 {
+			uid := fmt.Sprint("pod-", i)
+			d.put(pod(uid, waiting(fmt.Sprint("Reason", i))))
+			d.Made(uid, time.Now())
+			if i%50 == 0 {
+				synctest.Wait() // the double holds a hundred events
+			}
+		}
+		require.Equal(t, 10_000., d.read(t)[pendingPods])
+		require.Equal(t, before, series(d))
+	})
+}
