@@ -77,6 +77,11 @@ e2e: bin/helm ## install the chart on a real Kubernetes node, built and started 
 footprint: build ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint
 
+.PHONY: bench
+bench: build ## measure everything against plain client-go into docs/benchmarks.md; BENCH_QUICK=1 takes a minute, BENCH_ONLY=create,drain these
+	@$(BUILD) -o bin/bench ./hack/bench
+	@exec bin/bench
+
 .PHONY: mutants
 mutants: ## take one rule of the protocol away at a time and see that the tests notice
 	@hack/mutants.sh
