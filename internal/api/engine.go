@@ -18,17 +18,25 @@ func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
 	// Route on the path as it was sent: "..%2fx" is one id, though an impossible one. unescapeParams does the rest.
 	e.UseEscapedPath = true
 	e.UnescapePathValues = false
-	// Nothing depends on the caller's address, so that no proxy needs to be believed.
-	e.ForwardedByClientIP = false
-	_ = e.SetTrustedProxies(nil) // parses nothing, so that nothing can fail
+	// Only the audit shows the caller's address; nothing is decided by it.
+	e.ForwardedByClientIP = len(cfg.TrustedProxies) > 0
+	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	if err := e.SetTrustedProxies(cfg.TrustedProxies); err != nil {
+		e.ForwardedByClientIP = false // believe nobody; the settings have been checked, so that this cannot happen
+	}
 
-	e.Use(metrics.observe(cfg.Key != ""))
-	e.Use(identify, logAccess(log), recoverPanic(log), authenticate(cfg.Key), limitBody, unescapeParams)
+	ring := cfg.keyring()
+	e.Use(metrics.observe(len(ring) > 0))
+	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(ring, cfg.hider()), limitRate(cfg, ring, metrics.rateLimited),
+		limitBody, unescapeParams)
 	e.NoRoute(replyNotFound)
 	e.NoMethod(replyMethodNotAllowed)
 	registerHealth(e)
 
-	if cfg.Key == "" {
+	for _, key := range ring {
+		metrics.limited.WithLabelValues(key.name) // a series that begins with its first event does not show it as an increase
+	}
+	if len(ring) == 0 {
 		log.Warn("no API key is set: every request below /api/ is refused")
 	}
 	return e

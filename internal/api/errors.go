@@ -54,7 +54,11 @@ func statusOf(err error) *statusError {
 	case errors.As(err, &partial):
 		return &statusError{Status: http.StatusInternalServerError, Detail: partial.Error()}
 	case errors.Is(err, errPending), errors.Is(err, errOvertaken):
-		return &statusError{http.StatusServiceUnavailable, "The request is queued and will be carried out; ask again", minRetryAfter}
+		detail := "The request is queued and will be carried out; ask again"
+		if trouble := (*troubleError)(nil); errors.As(err, &trouble) {
+			detail += ". It did not work yet: " + trouble.message
+		}
+		return &statusError{http.StatusServiceUnavailable, detail, minRetryAfter}
 	case errors.Is(err, jobs.ErrUnavailable):
 		return &statusError{http.StatusServiceUnavailable, "The job queue is not available", minRetryAfter}
 	case errors.As(err, &retry):
@@ -107,7 +111,7 @@ func replyError(c *gin.Context, err error) {
 	if status.Status == http.StatusRequestEntityTooLarge {
 		c.Header("Connection", "close") // the rest of the body is not worth reading
 	}
-	replyDetail(c, status.Status, status.Detail)
+	replyDetail(c, status.Status, hide(c, status.Detail))
 }
 
 // replyInvalid ends the request with 422 and what is wrong with each field.

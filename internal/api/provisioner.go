@@ -28,6 +28,8 @@ type Cluster interface {
 	Gone(ctx context.Context, id string, l sandbox.Lineage) (bool, error)
 	PodUID(ctx context.Context, id string) (string, error)
 	List(ctx context.Context) ([]k8s.Sighting, error)
+	// Explain adds why a sandbox is not ready, if its Pod does not say so itself.
+	Explain(ctx context.Context, st sandbox.State) sandbox.State
 }
 
 // A Provisioner turns requests into intents, waits for their outcomes, and reads the cluster. It holds no state.
@@ -60,6 +62,16 @@ var (
 	// errOvertaken says that the outcome to wait for is another one by now.
 	errOvertaken = errors.New("overtaken by another request")
 )
+
+// A troubleError is errPending of a request that has been tried and did not work yet.
+type troubleError struct {
+	reason  sandbox.Reason
+	message string
+}
+
+func (e *troubleError) Error() string { return e.message }
+
+func (e *troubleError) Is(target error) bool { return target == errPending }
 
 // An Order is a request for a sandbox.
 type Order struct {
@@ -191,6 +203,9 @@ func awaitCreate(
 		if failure := new(sandbox.Failure); errors.As(err, &failure) {
 			pending = failure // it has failed; only its remains are not gone yet
 		}
+		if o != nil && o.Generation.Seq == v.Seq && o.State == jobs.Retrying {
+			pending = &troubleError{o.Reason, o.Message}
+		}
 		if o, err = follower.Next(ctx, v.Stream); err != nil {
 			return sandbox.State{}, giveUp(err, pending)
 		}
@@ -308,14 +323,14 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 		return Found{}, err
 	}
 	if seen.Pod && seen.Service && !p.young(seen) {
-		return p.found(seen, nil), nil
+		return p.explained(ctx, p.found(seen, nil)), nil
 	}
 	lookCtx, cancel := context.WithTimeout(ctx, jobLookTimeout)
 	defer cancel()
 	v, lookErr := p.jobs.Look(lookCtx, id)
 	switch {
 	case lookErr != nil: // the cluster's word stands: it is the only registry of what exists
-		return p.found(seen, nil), nil
+		return p.explained(ctx, p.found(seen, nil)), nil
 	case isOver(v):
 		seen = k8s.Sighting{State: sandbox.State{ID: id, Status: sandbox.NotFound}}
 	case v.Living() && (!seen.Pod || !seen.Service):
@@ -324,7 +339,15 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 			return Found{}, err
 		}
 	}
-	return p.found(seen, &v), nil
+	return p.explained(ctx, p.found(seen, &v)), nil
+}
+
+// explained is f with a reason from further away, which a list does not look for: it would be a request for each sandbox.
+func (p *Provisioner) explained(ctx context.Context, f Found) Found {
+	if f.Exists {
+		f.Sandbox = p.cluster.Explain(ctx, f.Sandbox)
+	}
+	return f
 }
 
 // List reads all sandboxes, sorted by id. An error never means absence.

@@ -3,13 +3,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -99,12 +103,17 @@ type parts struct {
 	jobs     jobs.Config
 	settings k8s.Settings
 	log      *slog.Logger
+	// kubernetes tells the log whether the cluster answers.
+	kubernetes *telemetry.Link
 }
 
 func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, error) {
 	opts := jobs.ConnectOptions("sandbox-provisioner "+name, log)
 	switch {
 	case cfg.Creds != "":
+		if err := checkCreds(cfg.Creds); err != nil {
+			return nil, fmt.Errorf("NATS_CREDS=%s: %w", cfg.Creds, err)
+		}
 		opts = append(opts, nats.UserCredentials(cfg.Creds))
 	case cfg.User != "":
 		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
@@ -116,6 +125,18 @@ func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, er
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
 	return nc, nil
+}
+
+// checkCreds finds credentials that can never be used. The client would say so of the URL, and only later.
+func checkCreds(path string) error {
+	content, err := os.ReadFile(path)
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		return fmt.Errorf("cannot be read: %w", pathError.Err) // without the path, which is said already
+	}
+	if _, err := nkeys.ParseDecoratedUserNKey(content); err != nil {
+		return errors.New("holds no seed of a user")
+	}
+	return nil
 }
 
 func connect(
@@ -142,12 +163,19 @@ func connect(
 	}
 	return &parts{
 		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core, pods: pods, metrics: metrics,
-		jobs: jobsCfg, settings: settings, log: log,
+		jobs: jobsCfg, settings: settings, log: log, kubernetes: telemetry.NewLink("Kubernetes", log),
 	}, nil
 }
 
+// ping asks the cluster whether it answers.
+func (p *parts) ping(ctx context.Context) error {
+	err := p.cluster.Ping(ctx)
+	p.kubernetes.Note(err)
+	return err
+}
+
 func (p *parts) checks() []telemetry.Check {
-	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.cluster.Ping}}
+	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.ping}}
 }
 
 // tell serves the metrics and probes.
@@ -156,7 +184,7 @@ func (p *parts) tell(ctx context.Context, addr string) error {
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all.Go(func() { p.cluster.KeepPinging(ctx) })
+	all.Go(func() { p.cluster.KeepPinging(ctx, p.kubernetes.Note) })
 	return telemetry.Serve(ctx, addr, p.metrics, p.log, p.checks()...)
 }
 
@@ -177,13 +205,13 @@ func (p *parts) work(ctx context.Context, cfg worker.Config) error {
 	if err := p.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes)
+	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes).Telling(p.log)
 	var all sync.WaitGroup
 	all.Go(func() { p.queue.KeepUnfinished(ctx) })
 	all.Go(func() { sandboxes.Run(ctx) })
 	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, metrics, p.log).Run(ctx) })
 	all.Go(func() {
-		worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)
+		worker.New(p.queue.Consumer(), reconciler, p.ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)
 	})
 	all.Wait()
 	return nil
@@ -205,7 +233,5 @@ func (p *parts) ensureNamespace(ctx context.Context) error {
 			return backoff.Permanent(err)
 		}
 		return err
-	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) {
-		p.log.Warn("waiting for Kubernetes", slog.Any("error", err))
-	})
+	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) { p.kubernetes.Down(err) })
 }

@@ -69,6 +69,37 @@ var variables = map[string]variable{
 			"7 s": `READ_WAIT="7 s": ` + badDuration,
 		},
 	},
+	"PROVISIONER_API_KEYS": {
+		good: map[string]string{"a:s3cret": masked, "a:s3cret1, b:s3cret2": masked, " ": ""},
+		bad: map[string]string{
+			"s3cret":             `PROVISIONER_API_KEYS="******": entry 1 is not name:key; must be name:key, or several separated by commas`,
+			"a:s3cret1,a:s3cret": `PROVISIONER_API_KEYS="******": entries 1 and 2 have the same name`,
+		},
+	},
+	"RATE_LIMIT_RPS": {
+		absent: "0",
+		empty:  `RATE_LIMIT_RPS="": set but empty; must be a number`,
+		good:   map[string]string{"0.5": "0.5", "1e3": "1000"},
+		bad: map[string]string{
+			"-1":   "RATE_LIMIT_RPS=-1: must be 0 or more",
+			"NaN":  "RATE_LIMIT_RPS=NaN: must be 0 or more",
+			"+Inf": "RATE_LIMIT_RPS=+Inf: must be 0 or more",
+			"1/s":  `RATE_LIMIT_RPS="1/s": must be a number`,
+		},
+	},
+	"RATE_LIMIT_BURST": {
+		absent: "0",
+		empty:  `RATE_LIMIT_BURST="": set but empty; ` + badNumber,
+		good:   map[string]string{"20": "20"},
+		bad:    map[string]string{"-1": "RATE_LIMIT_BURST=-1: must be 0 or more", "1.5": `RATE_LIMIT_BURST="1.5": ` + badNumber},
+	},
+	"TRUSTED_PROXIES": {
+		good: map[string]string{"10.0.0.0/8, ::1 ,": "10.0.0.0/8,::1"},
+		bad: map[string]string{
+			"10.0.0.0/33": `TRUSTED_PROXIES="10.0.0.0/33": must be addresses or networks such as 10.0.0.1 or 10.0.0.0/8, separated by commas`,
+			"proxy":       `TRUSTED_PROXIES="proxy": must be addresses or networks such as 10.0.0.1 or 10.0.0.0/8, separated by commas`,
+		},
+	},
 	"SHUTDOWN_DELAY": {
 		absent: "0s",
 		empty:  `SHUTDOWN_DELAY="": set but empty; ` + badDuration,
@@ -234,6 +265,7 @@ var variables = map[string]variable{
 		bad: map[string]string{
 			"https://":        "K8S_API_SERVER…",
 			"http://h:s3cret": "K8S_API_SERVER…",
+			"notaurl":         "K8S_API_SERVER…",
 		},
 	},
 	"K8S_TLS_VERIFY": {
@@ -264,6 +296,7 @@ var variables = map[string]variable{
 		absent: "deer-flow",
 		empty:  "K8S_NAMESPACE=…",
 		good:   map[string]string{"sandboxes": "sandboxes"},
+		bad:    map[string]string{"Foo_": "K8S_NAMESPACE=…"},
 	},
 	"SANDBOX_IMAGE": {
 		absent: "enterprise-public-cn-beijing.cr.volces.com/vefaas-public/all-in-one-sandbox:latest",

@@ -146,7 +146,7 @@ func last(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.R
 func (q *Queue) decodeOutcome(data []byte, stream int64) *Outcome {
 	var o Outcome
 	if err := json.Unmarshal(data, &o); err != nil {
-		q.log.Warn("an outcome cannot be read and is ignored", slog.Any("error", err))
+		q.log.Warn("an outcome cannot be read and is ignored", slog.String(keyError, err.Error()))
 		return nil
 	}
 	if o.Generation.Stream != stream {
@@ -294,7 +294,7 @@ func (q *Queue) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstre
 		return q.js.Stream(ctx, cfg.Name)
 	}
 	if err == nil {
-		q.log.Info("stream created", slog.String("stream", cfg.Name))
+		q.log.Info("stream created", slog.String(keyStream, cfg.Name))
 	}
 	return s, err
 }

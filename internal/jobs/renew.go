@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"sandbox-provisioner/internal/sandbox"
 )
 
 // Parts of Retention: an intent is renewed when half of it is over, and looked for so often that several looks may fail.
@@ -31,7 +33,7 @@ func (q *Queue) KeepUnfinished(ctx context.Context) {
 		case <-timer.C:
 		}
 		if err := q.renew(ctx); err != nil && ctx.Err() == nil {
-			q.log.Warn("not all unfinished jobs could be renewed", slog.Any("error", err))
+			q.log.Warn("not all unfinished jobs could be renewed", slog.String(keyError, sandbox.Plain(err.Error())))
 		}
 	}
 }
@@ -102,7 +104,7 @@ func (q *Queue) renewOne(ctx context.Context, id string, seq uint64) error {
 	case err != nil:
 		return fmt.Errorf("renew: %w", err)
 	}
-	q.log.Info("unfinished job renewed", slog.String("sandbox_id", id), slog.String("op", string(v.Intent.Op)))
+	q.log.Info("unfinished job renewed", slog.String(keySandboxID, id), slog.String(keyOp, string(v.Intent.Op)))
 	return nil
 }
 

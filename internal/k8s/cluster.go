@@ -32,14 +32,18 @@ type Cluster struct {
 	set      Settings
 	pods     half[*corev1.Pod, *corev1.PodList]
 	services half[*corev1.Service, *corev1.ServiceList]
+	// events may be nil: nothing but explanations comes from there.
+	events EventClient
 }
 
 // New returns the Cluster behind a typed client. No request takes longer than timeout.
 func New(core corev1client.CoreV1Interface, set Settings, timeout time.Duration) *Cluster {
-	return NewWithClients(core.Pods(set.Namespace), core.Services(set.Namespace), set, timeout)
+	c := NewWithClients(core.Pods(set.Namespace), core.Services(set.Namespace), set, timeout)
+	c.events = core.Events(set.Namespace)
+	return c
 }
 
-// NewWithClients is New for clients of another make.
+// NewWithClients is New for clients of another make, and without Events.
 func NewWithClients(pods PodClient, services ServiceClient, set Settings, timeout time.Duration) *Cluster {
 	return &Cluster{
 		set:      set,

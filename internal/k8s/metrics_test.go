@@ -142,8 +142,10 @@ func TestTheClusterIsPingedWhenNobodyElseAsks(t *testing.T) {
 		f.pods.fault = func(context.Context, string) error { pings++; return nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		f.KeepPinging(ctx)
+		noted := 0
+		f.KeepPinging(ctx, func(error) { noted++ })
 		require.InDelta(t, 6, pings, 1)
+		require.Equal(t, pings, noted)
 	})
 }
 

@@ -4,6 +4,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -36,6 +37,7 @@ type Reconciler struct {
 	cluster Cluster
 	metrics *Metrics
 	census  Census
+	log     *slog.Logger
 	now     func() time.Time
 	// quick is the policy of the tries in place.
 	quick func() backoff.BackOff
@@ -43,11 +45,18 @@ type Reconciler struct {
 	slow time.Duration
 }
 
-// NewReconciler returns a Reconciler. Without a census, which may be nil, new Pods are told to nobody.
+// NewReconciler returns a Reconciler that tells no log. Without a census, which may be nil, new Pods are told to nobody.
 func NewReconciler(records Records, cluster Cluster, metrics *Metrics, census Census) *Reconciler {
 	return &Reconciler{
-		records: records, cluster: cluster, metrics: metrics, census: census, now: time.Now, quick: quickTries, slow: time.Second,
+		records: records, cluster: cluster, metrics: metrics, census: census, log: slog.New(slog.DiscardHandler),
+		now: time.Now, quick: quickTries, slow: time.Second,
 	}
+}
+
+// Telling lets the Reconciler tell log of each job that has ended.
+func (r *Reconciler) Telling(log *slog.Logger) *Reconciler {
+	r.log = log
+	return r
 }
 
 // Reconcile carries out the last intent of id and records its outcome. It is level-triggered: what it does depends on the
@@ -65,24 +74,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) erro
 		case v.Finished():
 			return r.tidy(ctx, v)
 		}
-		measured := r.metrics.attempt(v, r.now())
+		told := r.report(v, attempt)
 		v, outcome, err := r.carryOut(ctx, v, attempt)
 		if err != nil {
-			measured.handedBack(ctx, err, r.now())
+			told.handedBack(ctx, err)
 			return err
 		}
 		// Look again after acting: a newer intent may have been carried out meanwhile, before what was just written.
 		again, err := r.records.Look(ctx, id)
 		if err != nil {
-			measured.handedBack(ctx, err, r.now())
+			told.handedBack(ctx, err)
 			return err
 		}
 		if again.Generation() != v.Generation() {
-			measured.ended(superseded, r.now())
+			told.superseded(ctx)
 			continue
 		}
 		v, err = r.records.Record(ctx, v, outcome)
-		measured.recorded(ctx, outcome, err, r.now())
+		told.recorded(ctx, outcome, err)
 		switch {
 		case errors.Is(err, jobs.ErrConflict):
 			continue // somebody else recorded something since v was read: what was done may have been undone
