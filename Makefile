@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster
+MODULES := . hack/devcluster hack/helm hack/docker/roots hack/dashboards hack/prometheus hack/node
 
 .PHONY: help
 help: ## print this text
@@ -39,8 +39,13 @@ smoke: bin/standalone ## start everything on free ports and play a gateway's day
 contract: ## check the whole contract: decoding, validation, objects of every mode on a real API server, settings, documents
 	@$(GO) run ./hack/tally contract ./internal/api ./internal/config ./internal/k8s ./internal/sandbox ./client ./test/contract ./test/cases
 
+.PHONY: helm-test
+helm-test: ## check the Helm chart: what it renders, on a real API server, with the rights and settings that it gives
+	@$(BUILD) -o bin/tally ./hack/tally
+	@cd hack/helm && CGO_ENABLED=0 ../../bin/tally helm -timeout 15m ./...
+
 .PHONY: observe-test
-observe-test: ## compare docs/metrics.md with what running programs serve, under faults; 10,000 sandboxes add no series
+observe-test: ## compare docs/metrics.md, dashboards and alerts with running programs under load and faults; 10,000 sandboxes add no series
 	@$(GO) run ./hack/tally observe -race -timeout 15m ./test/observe
 
 .PHONY: outage
@@ -51,9 +56,22 @@ outage: ## test long outages, full disks, poison and expiry
 containers: ## test with NATS and workers in Docker containers; gets and starts an engine if there is none, as root
 	@hack/docker/engine.sh ensure && CI=true $(GO) test -timeout 20m ./test/containers
 
+.PHONY: images
+images: ## build the images of the programs, and that of NATS, from programs compiled here; needs a Docker engine and no registry
+	@VERSION=$(VERSION) COMMIT=$(COMMIT) hack/docker/images.sh
+
+.PHONY: compose-test
+compose-test: ## test docker-compose.yaml with images built here; gets Docker and compose if they are missing, as root
+	@hack/docker/engine.sh ensure && hack/docker/compose.sh && CI=true $(GO) test -v -count=1 -timeout 20m ./test/compose
+
 .PHONY: chaos
 chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
+
+.PHONY: e2e
+e2e: ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
+	@$(NOCGO) build -buildvcs=false -o bin/e2e/e2e ./hack/e2e
+	@exec bin/e2e/e2e
 
 .PHONY: footprint
 footprint: build ## measure start-up time and idle memory of the programs
@@ -74,20 +92,33 @@ devcluster: ## start only the development cluster: kube-apiserver, etcd, simulat
 
 .PHONY: verify
 verify: bin/golangci-lint ## format, vet, lint, tidy, generated files; fails if that changes anything
-	@hack/verify.sh
+	@hack/verify.sh $(MODULES)
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code
 	@for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/golangci-lint fmt ./...) || exit 1; done
 
+.PHONY: generate
+generate: ## write the Grafana dashboards anew
+	@cd hack/dashboards && $(NOCGO) run -buildvcs=false . ../../deploy/grafana/dashboards
+
 .PHONY: golden
 golden: ## rewrite the golden files from what the code renders now; read the difference before you commit it
 	@$(GO) test ./internal/config ./internal/cli ./internal/k8s -update
+	@cd hack/helm && $(NOCGO) test -run 'AsReviewed|OfTheRepository' -update ./...
 
 bin/golangci-lint: hack/tools/go.mod
 	@echo "building golangci-lint"
 	@cd hack/tools && $(BUILD) -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+# Helm without these would take every cluster for a Kubernetes 1.20.
+HELM := helm.sh/helm/v3
+HELM_STAMP := -ldflags "$(foreach p,chartutil lint/rules,-X $(HELM)/pkg/$p.k8sVersionMajor=1 -X $(HELM)/pkg/$p.k8sVersionMinor=36)"
+
+bin/helm: hack/helm/go.mod ## Helm, for the chart in deploy/helm
+	@echo "building helm"
+	@cd hack/helm && $(BUILD) $(HELM_STAMP) -o ../../bin/helm $(HELM)/cmd/helm
+
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
-	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint)
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* node node-images e2e golangci-lint helm tally prometheus)

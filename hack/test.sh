@@ -61,9 +61,19 @@ containers() {
   go test -timeout 15m ./test/containers
 }
 
+compose() {
+  if [ -z "${CI:-}" ] && { [ "$(id -u)" != 0 ] || ! docker info >/dev/null 2>&1; }; then
+    echo "NOT TESTED: no Docker engine answers, or this is not root; make compose-test gets what it needs"
+    untested=" (NOT TESTED: needs root and a Docker engine)"
+    return
+  fi
+  hack/docker/compose.sh && go test -timeout 15m ./test/compose
+}
+
 need
 part "kube-apiserver and etcd" build_devcluster
 part "development cluster, its own tests" bash -c 'cd hack/devcluster && go test -race -timeout 10m ./...'
+part "real node, its own tests" bash -c 'cd hack/node && go test -race -timeout 5m ./internal/...'
 part "development cluster, start" start_devcluster
 [ $failed -eq 0 ] || exit 1
 part "packages" go test -race -timeout 10m ./client/... ./cmd/... ./hack/... ./internal/...
@@ -72,4 +82,5 @@ part "objects and cases, on a real API server" go test -race -timeout 15m ./test
 part "faults, with processes" go test -race -timeout 15m ./test/faults
 part "outages, full disks, poison, expiry" go test -timeout 15m ./test/outage
 part "NATS and workers in containers" containers
+part "docker-compose.yaml" compose
 exit $failed

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"sandbox-provisioner/internal/api"
@@ -113,7 +112,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 type parts struct {
 	queue    *jobs.Queue
 	cluster  *k8s.Cluster
-	core     corev1client.NamespacesGetter
+	core     *k8s.Core
 	pods     *cache.ListWatch
 	metrics  *prometheus.Registry
 	jobs     jobs.Config

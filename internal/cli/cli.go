@@ -37,6 +37,8 @@ const (
 type Settings interface {
 	// Log says how the program logs.
 	Log() config.Telemetry
+	// ProbeAddr is where the program answers /livez and /readyz.
+	ProbeAddr() string
 }
 
 // A Program is one of the programs of this module. C are its settings.
@@ -60,6 +62,9 @@ type Process struct {
 // Main runs the program until it ends, or until the first SIGINT or SIGTERM and the orderly end after it; a second signal
 // ends the process at once. It returns the exit code.
 func (p Program[C]) Main(process Process) int {
+	if len(process.Args) > 0 && process.Args[0] == healthcheckCommand {
+		return p.healthcheck(process, process.Args[1:])
+	}
 	flags := flag.NewFlagSet(p.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	showVersion := flags.Bool("version", false, "")
@@ -133,20 +138,24 @@ func (p Program[C]) help(w io.Writer) error {
 	if err := config.Help[C](&settings); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, `Usage: %s [--help | --version | --print-config]
+	_, err := fmt.Fprintf(w, `Usage: %[1]s [--help | --version | --print-config]
+       %[1]s healthcheck [--ready]
 
-%s
+%[2]s
 
   --help          print this text
   --version       print the version, the commit and the version of Go
   --print-config  print the value of every setting, with secrets hidden
 
+healthcheck asks the %[1]s that runs with the same settings whether it is alive and, with --ready, whether NATS and Kubernetes
+answer it. It says so in one line, within %[4]s.
+
 Settings are environment variables. One that is set but empty is empty; it does not fall back to its default.
-%s
+%[3]s
 Exit codes:
-  %d  ended as asked
-  %d  failed; the last log line says why
-  %d  wrong command line or wrong settings; one line each says what is allowed
-`, p.Name, p.Summary, settings.String(), ExitOK, ExitFailure, ExitUsage)
+  %[5]d  ended as asked; alive, or ready
+  %[6]d  failed; the last log line says why
+  %[7]d  wrong command line or wrong settings; one line each says what is allowed
+`, p.Name, p.Summary, settings.String(), healthcheckTimeout, ExitOK, ExitFailure, ExitUsage)
 	return err
 }

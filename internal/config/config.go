@@ -73,6 +73,15 @@ func (c Worker) Log() Telemetry { return c.Telemetry }
 // Log is how the program logs.
 func (c Standalone) Log() Telemetry { return c.Telemetry }
 
+// ProbeAddr is where the program answers /livez and /readyz.
+func (c API) ProbeAddr() string { return c.HTTP.Addr }
+
+// ProbeAddr is where the program answers /livez and /readyz.
+func (c Worker) ProbeAddr() string { return c.Telemetry.MetricsAddr }
+
+// ProbeAddr is where the program answers /livez and /readyz.
+func (c Standalone) ProbeAddr() string { return c.HTTP.Addr }
+
 // Load reads the settings of the program whose settings C is, with lookup in place of os.LookupEnv. A variable that is set
 // but empty is the empty string and not its default; where an empty string makes no sense it is refused. Nothing in a
 // value is expanded. The error has one line per wrong variable, and secrets are masked in it.

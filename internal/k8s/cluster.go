@@ -8,12 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"sandbox-provisioner/internal/sandbox"
 )
 
-// A client is what this package uses of client-go's typed client of Pods, and of that of Services.
+// A client is what this package uses of Core's client of Pods, and of that of Services.
 type client[Object, List any] interface {
 	Create(context.Context, Object, metav1.CreateOptions) (Object, error)
 	Get(context.Context, string, metav1.GetOptions) (Object, error)
@@ -21,10 +20,10 @@ type client[Object, List any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// PodClient is satisfied by client-go's client of Pods.
+// PodClient is satisfied by Core's client of Pods.
 type PodClient = client[*corev1.Pod, *corev1.PodList]
 
-// ServiceClient is satisfied by client-go's client of Services.
+// ServiceClient is satisfied by Core's client of Services.
 type ServiceClient = client[*corev1.Service, *corev1.ServiceList]
 
 // A Cluster reconciles and reads sandboxes in one namespace. It is safe for concurrent use.
@@ -36,8 +35,8 @@ type Cluster struct {
 	events EventClient
 }
 
-// New returns the Cluster behind a typed client. No request takes longer than timeout.
-func New(core corev1client.CoreV1Interface, set Settings, timeout time.Duration) *Cluster {
+// New returns the Cluster behind a client. No request takes longer than timeout.
+func New(core *Core, set Settings, timeout time.Duration) *Cluster {
 	c := NewWithClients(core.Pods(set.Namespace), core.Services(set.Namespace), set, timeout)
 	c.events = core.Events(set.Namespace)
 	return c

@@ -16,7 +16,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -67,16 +66,6 @@ func isServer(server string) bool {
 // names the variable to change.
 func Connect(ctx context.Context, c Connection, log *slog.Logger) (*rest.Config, error) {
 	return surroundings{inCluster: rest.InClusterConfig, inContainer: inContainer}.connect(ctx, c, log)
-}
-
-// NewCore returns the client of the core API. It is not the whole clientset, which costs memory for some fifty APIs that
-// nobody uses. Make one per process: it owns the connections.
-func NewCore(cfg *rest.Config) (corev1client.CoreV1Interface, error) {
-	core, err := corev1client.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("kubernetes client: %w", err)
-	}
-	return core, nil
 }
 
 // surroundings are what Connect sees besides its arguments.

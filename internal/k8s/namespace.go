@@ -7,14 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"sandbox-provisioner/internal/sandbox"
 )
 
 // EnsureNamespace creates the namespace of the sandboxes when it does not exist. Somebody else who is faster is welcome. It
 // makes one request of each kind and does not try again; its errors are one line.
-func EnsureNamespace(ctx context.Context, core corev1client.NamespacesGetter, name string) error {
+func EnsureNamespace(ctx context.Context, core *Core, name string) error {
 	_, err := core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		return nil

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 func TestEnsureNamespace(t *testing.T) {
@@ -51,7 +50,7 @@ func TestEnsureNamespace(t *testing.T) {
 			}
 			require.Equal(t, tt.creates, sent != nil)
 			if sent != nil {
-				obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil)
+				obj, _, err := codecs.UniversalDeserializer().Decode(sent, nil, nil)
 				require.NoError(t, err)
 				created, ok := obj.(*corev1.Namespace)
 				require.True(t, ok, "%T", obj)

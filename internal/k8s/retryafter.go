@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // retryAfter is the header on which client-go acts.
@@ -69,7 +68,7 @@ func delay(header http.Header) (seconds int, ok bool) {
 // answers in plain text. It carries the delay.
 func delayed(req *http.Request, code int, body []byte, seconds int) metav1.Status {
 	status := apierrors.NewGenericServerResponse(code, req.Method, schema.GroupResource{}, "", string(body), 0, true).ErrStatus
-	if obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+	if obj, _, err := codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
 		if s, ok := obj.(*metav1.Status); ok && s.Status == metav1.StatusFailure {
 			status = *s
 		}

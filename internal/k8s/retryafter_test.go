@@ -17,13 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
 // newTestCore is a client made the real way, except that it is told where the server is.
-func newTestCore(t *testing.T, handler http.Handler) corev1client.CoreV1Interface {
+func newTestCore(t *testing.T, handler http.Handler) *Core {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	cfg, err := surroundings{
@@ -37,10 +35,10 @@ func newTestCore(t *testing.T, handler http.Handler) corev1client.CoreV1Interfac
 }
 
 func encode(t *testing.T, mediaType string, obj runtime.Object) string {
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
+	info, ok := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), mediaType)
 	require.True(t, ok)
 	obj = obj.DeepCopyObject() // it is written to while it is encoded, and handlers share it
-	b, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, schema.GroupVersion{Version: "v1"}), obj)
+	b, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, schema.GroupVersion{Version: "v1"}), obj)
 	require.NoError(t, err)
 	return string(b)
 }

@@ -2,14 +2,12 @@ package k8s
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -23,9 +21,9 @@ const listTimeout = time.Minute
 func PodWatch(cfg *rest.Config, set Settings) (*cache.ListWatch, error) {
 	long := rest.CopyConfig(cfg)
 	long.Timeout = 0 // it would end every watch
-	core, err := corev1client.NewForConfig(long)
+	core, err := NewCore(long)
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes client: %w", err)
+		return nil, err
 	}
 	pods := core.Pods(set.Namespace)
 	return &cache.ListWatch{

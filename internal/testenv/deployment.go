@@ -122,7 +122,7 @@ func deploy[P Program](t testing.TB, opts []Option, newProgram func(kind kind, n
 	d := &Deployment[P]{Cluster: cluster, NATS: p.nats, Namespace: p.namespace, t: t}
 	environment := func(more map[string]string) map[string]string {
 		env := maps.Clone(p.env)
-		maps.Copy(env, map[string]string{"LISTEN_ADDR": freeAddr(t), "METRICS_ADDR": freeAddr(t)})
+		maps.Copy(env, map[string]string{"LISTEN_ADDR": FreeAddr(t), "METRICS_ADDR": FreeAddr(t)})
 		maps.Copy(env, more)
 		return env
 	}

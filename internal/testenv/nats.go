@@ -33,7 +33,7 @@ type NATSServer struct {
 // NATS starts a server that ends with the test.
 func NATS(t testing.TB) *NATSServer {
 	t.Helper()
-	s := &NATSServer{t: t, addr: freeAddr(t), dir: filepath.Join(t.TempDir(), "nats")}
+	s := &NATSServer{t: t, addr: FreeAddr(t), dir: filepath.Join(t.TempDir(), "nats")}
 	s.Start()
 	t.Cleanup(s.Stop)
 	return s

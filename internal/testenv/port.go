@@ -17,8 +17,8 @@ const (
 
 var taken sync.Map
 
-// freeAddr is a loopback address on which nobody listens, and which no other test of this process gets.
-func freeAddr(t testing.TB) string {
+// FreeAddr is a loopback address on which nobody listens, and which no other test of this process gets.
+func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+rand.IntN(ports)))

@@ -57,7 +57,7 @@ func Proxy(t testing.TB, target *Kubernetes) *FaultProxy {
 	host, err := url.Parse(cfg.Host)
 	require.NoError(t, err)
 
-	p := &FaultProxy{t: t, addr: freeAddr(t), counts: map[string]int{}}
+	p := &FaultProxy{t: t, addr: FreeAddr(t), counts: map[string]int{}}
 	p.URL = "http://" + p.addr
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(host) },

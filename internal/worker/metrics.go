@@ -55,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		again: deliveries.WithLabelValues("true"),
 		slots: f.NewGauge(prometheus.GaugeOpts{
 			Name: "sandbox_provisioner_worker_slots",
-			Help: "Jobs that this worker may carry out at once.",
+			Help: "Jobs that this worker may carry out at once; fewer than WORKER_CONCURRENCY after the cluster was slow.",
 		}),
 		busy: f.NewGauge(prometheus.GaugeOpts{
 			Name: "sandbox_provisioner_worker_slots_busy",
@@ -77,7 +77,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		created: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sandbox_provisioner_accepted_to_created_seconds",
 			Help:    "From the acceptance of a create until both objects were there and that was recorded.",
-			Buckets: buckets,
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30, 60}, // 2 is the objective
 		}),
 		findings: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "sandbox_provisioner_sweep_findings_total",

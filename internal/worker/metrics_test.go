@@ -197,6 +197,20 @@ func TestSweepsAndTheirFindingsAreCounted(t *testing.T) {
 	})
 }
 
+func TestTheSlotsAreThoseThatTheClusterTakes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 15*time.Second)
+	registry := prometheus.NewRegistry()
+	w := New(nil, nil, nil, d.cfg.AckWait, usual(8), NewMetrics(registry), quiet())
+	slots := func() float64 { return telemetrytest.Read(t, registry)["worker_slots"] }
+	require.Equal(t, 8., slots())
+	d.create("a1", "a2")
+	w.settle(d.take(), retry(sandbox.ReasonUnavailable, 0), nil)
+	require.Equal(t, 4., slots())
+	w.settle(d.take(), nil, nil)
+	require.Equal(t, 5., slots())
+}
+
 // A series that begins with its first event does not show it as an increase.
 func TestWhatAlertsLookAtExistsBeforeItHappens(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,13 @@ func (s *slots) release(n int) {
 	}
 }
 
+// allowed is how many jobs there may be at once.
+func (s *slots) allowed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
+
 // grow allows one job more, because the cluster has taken one.
 func (s *slots) grow() {
 	s.mu.Lock()

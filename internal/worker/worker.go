@@ -110,6 +110,7 @@ func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
 // settle is the one place where the end of an attempt becomes an answer to NATS. An answer that is lost makes the job
 // come again, which is harmless.
 func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
+	defer func() { w.metrics.slots.Set(float64(w.slots.allowed())) }()
 	var retry *sandbox.Retry
 	var failure *sandbox.Failure
 	switch {

@@ -27,7 +27,7 @@ import (
 // Images, as hack/docker/images.sh names them.
 const (
 	natsImage   = "nats:2.15.2"
-	workerImage = "sandbox-provisioner-worker:test"
+	workerImage = "sandbox-provisioner-worker:local"
 )
 
 // natsBudget is in what time a request must be refused while NATS does not answer: 2 s, and as much for a busy machine.
@@ -74,7 +74,7 @@ var engineAnswers = sync.OnceValue(func() error {
 })
 
 var images = sync.OnceValue(func() error {
-	out, err := exec.Command("../../hack/docker/images.sh").CombinedOutput()
+	out, err := exec.Command("../../hack/docker/images.sh", "nats", "worker").CombinedOutput()
 	if err == nil && !slices.Contains(strings.Fields(string(out)), natsImage) {
 		err = fmt.Errorf("%s is not among the images; the version in go.mod has changed", natsImage)
 	}

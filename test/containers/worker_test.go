@@ -118,7 +118,7 @@ func worker(t *testing.T, i int, d *site, proxy *testenv.FaultProxy, timeout, na
 		Image: workerImage,
 		Files: []testcontainers.ContainerFile{{Reader: kubeconfig, ContainerFilePath: "/kubeconfig", FileMode: 0o644}},
 		Env: map[string]string{
-			"NATS_URL": nats, "KUBECONFIG_PATH": "/kubeconfig", "K8S_API_SERVER": "http://" + relay(t, toKubernetes, strings.TrimPrefix(proxy.URL, "http://")),
+			"NATS_URL": nats, "KUBECONFIG_PATH": "/kubeconfig", "K8S_API_SERVER": "http://" + testenv.Relay(t, toKubernetes.addr(1), strings.TrimPrefix(proxy.URL, "http://"), toKubernetes.prefix),
 			"K8S_NAMESPACE": d.Namespace, "SANDBOX_SERVICE_TYPE": "ClusterIP", "SANDBOX_IMAGE": "sandbox.example/image:1",
 			"K8S_REQUEST_TIMEOUT": timeout, "ACK_WAIT": ackWait.String(), "SWEEP_INTERVAL": "0s", "LOG_FORMAT": "text", "LOG_LEVEL": "debug",
 		},

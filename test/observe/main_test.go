@@ -1,4 +1,5 @@
-// Package observe_test looks at running programs as an operator does.
+// Package observe_test looks at what an operator sees: whether every expression of the dashboards and rules gives data on a live
+// system under load, and whether each fault makes its alert fire.
 package observe_test
 
 import (
