@@ -104,7 +104,15 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpan
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(500*time.Millisecond), backoff.WithMaxElapsedTime(c.timeout))
-	return backoff.Retry(func() error { return c.upload(ctx, body) }, backoff.WithContext(policy, ctx))
+	var last error // of which the end of the timeout says nothing
+	err = backoff.Retry(func() error {
+		last = c.upload(ctx, body)
+		return last
+	}, backoff.WithContext(policy, ctx))
+	if err != nil && last != nil {
+		return last
+	}
+	return err
 }
 
 func (c *collector) upload(ctx context.Context, body []byte) error {

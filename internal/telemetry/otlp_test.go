@@ -111,7 +111,7 @@ func TestSpansAreExported(t *testing.T) {
 	})
 	t.Run("not to one that is not known", func(t *testing.T) {
 		s := newShelf(t, true)
-		log := export(t, TraceConfig{Endpoint: s.URL, Timeout: 100})
+		log := export(t, TraceConfig{Endpoint: s.URL, Timeout: 1000})
 		require.Empty(t, s.spans)
 		require.Contains(t, log.String(), "certificate")
 	})

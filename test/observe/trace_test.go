@@ -180,8 +180,8 @@ func TestARedeliveryIsLinkedAndInTheSameTrace(t *testing.T) {
 		return nil
 	})
 	// An access line leads to its trace.
-	require.True(t, strings.Contains(d.APIs[0].Log(), "trace_id="+traceID))
-	require.True(t, strings.Contains(d.Workers[0].Log(), "trace_id="+traceID))
+	require.Contains(t, d.APIs[0].Log(), "trace_id="+traceID)
+	require.Contains(t, d.Workers[0].Log(), "trace_id="+traceID)
 }
 
 // A collector that is away costs nothing but its traces.
