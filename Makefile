@@ -69,13 +69,18 @@ chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
 
 .PHONY: e2e
-e2e: ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
+e2e: bin/helm ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
 	@$(NOCGO) build -buildvcs=false -o bin/e2e/e2e ./hack/e2e
 	@exec bin/e2e/e2e
 
 .PHONY: footprint
 footprint: build ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint
+
+.PHONY: bench
+bench: build ## measure everything against plain client-go into docs/benchmarks.md; BENCH_QUICK=1 takes a minute, BENCH_ONLY=create,drain these
+	@$(BUILD) -o bin/bench ./hack/bench
+	@exec bin/bench
 
 .PHONY: mutants
 mutants: ## take one rule of the protocol away at a time and see that the tests notice

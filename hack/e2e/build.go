@@ -15,10 +15,9 @@ import (
 // outDir is for programs that only this command needs.
 const outDir = "bin/e2e"
 
-// programs are built with the Makefile's flags, so that nothing is compiled twice, and without what only a debugger reads.
+// programs are built with the flags of the product's images (hack/docker/compile.sh). Helm is the Makefile's.
 var programs = []struct{ dir, pkg, out string }{
 	{"hack/node", ".", "bin/node"},
-	{"hack/helm", "helm.sh/helm/v3/cmd/helm", "bin/helm"},
 	{".", "./cmd/api", outDir + "/api"},
 	{".", "./cmd/worker", outDir + "/worker"},
 	{".", "github.com/nats-io/nats-server/v2", outDir + "/nats-server"},
@@ -33,7 +32,7 @@ func buildPrograms(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, p.pkg)
+		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-tags", "nomsgpack", "-ldflags", "-s -w", "-o", out, p.pkg)
 		cmd.Dir, cmd.Env = p.dir, append(os.Environ(), "CGO_ENABLED=0")
 		if err := runBuild(cmd); err != nil {
 			return fmt.Errorf("build %s: %w", filepath.Base(p.out), err)

@@ -40,7 +40,11 @@ const (
 // startNode starts a node, unless stateFile names one that runs.
 func startNode(ctx context.Context, stateFile string) (_ *node, err error) {
 	n := &node{stateFile: stateFile}
-	if n.dir, err = os.MkdirTemp("", "sandbox-e2e-"); err != nil {
+	if n.dir, err = filepath.Abs(filepath.Join(outDir, "run")); err != nil {
+		return nil, err
+	}
+	// A run that was killed has left its own.
+	if err := errors.Join(os.RemoveAll(n.dir), os.Mkdir(n.dir, 0o700)); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -42,11 +42,11 @@ func run(ctx context.Context, state string, r *report) (err error) {
 		return err
 	}
 	err = s.day()
-	if err != nil || r.failed > 0 {
-		s.showLogs()
-	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if err != nil || r.failed > 0 {
+		s.showLogs()
 	}
 	return err
 }

@@ -48,6 +48,7 @@ func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return p.serve(ctx, cfg.HTTP) })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
+	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
 }
 
@@ -70,6 +71,7 @@ func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return p.work(ctx, cfg.Worker) })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
+	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
 }
 
@@ -105,6 +107,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 	})
 	parts.Go(func() error { return p.work(workerCtx, cfg.Worker) })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
+	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
 }
 

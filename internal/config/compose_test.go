@@ -18,10 +18,11 @@ const (
 	exampleMark = "# The rest has its default in the programs. Written by \"make golden\".\n"
 )
 
-// fixedInCompose are the settings that docker-compose.yaml does not leave to the operator: its own parts depend on them.
+// fixedInCompose are the settings that docker-compose.yaml does not leave to the operator: its own parts depend on them, or, as with
+// profiles, nobody outside of the container could make use of them.
 var fixedInCompose = []string{
 	"DATA_DIR", "KUBECONFIG_PATH", "LISTEN_ADDR", "METRICS_ADDR", "NATS_CREDS", "NATS_PASSWORD", "NATS_STREAM_REPLICAS", "NATS_TOKEN",
-	"NATS_URL", "NATS_USER",
+	"NATS_URL", "NATS_USER", "PPROF_ADDR",
 }
 
 func TestComposePassesEverySettingToTheProgramsThatKnowIt(t *testing.T) {

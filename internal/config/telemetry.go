@@ -16,14 +16,20 @@ type Telemetry struct {
 	Format LogFormat `env:"LOG_FORMAT, default=json" help:"json or text"`
 	// MetricsAddr is not the address of the API: metrics are for the operator and need no key.
 	MetricsAddr string `env:"METRICS_ADDR, default=:9090" help:"address of the metrics"`
+	// PprofAddr is empty because a profile costs time and shows command lines.
+	PprofAddr string `env:"PPROF_ADDR" help:"address of Go's profiles, below /debug/pprof/; without a host, on 127.0.0.1 only; empty serves none"`
 }
 
-// Validate refuses an address on which nothing can listen.
+// Validate refuses addresses on which nothing can listen.
 func (c Telemetry) Validate() error {
+	var problems []error
 	if !validAddr(c.MetricsAddr) {
-		return fmt.Errorf("METRICS_ADDR=%q: must be host:port or :port, with a port of 1 to 65535", c.MetricsAddr)
+		problems = append(problems, fmt.Errorf("METRICS_ADDR=%q: must be host:port or :port, with a port of 1 to 65535", c.MetricsAddr))
 	}
-	return nil
+	if c.PprofAddr != "" && !validAddr(c.PprofAddr) {
+		problems = append(problems, fmt.Errorf("PPROF_ADDR=%q: must be host:port or :port, with a port of 1 to 65535, or empty", c.PprofAddr))
+	}
+	return errors.Join(problems...)
 }
 
 // Logger is a logger that writes to w as configured.

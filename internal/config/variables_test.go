@@ -441,6 +441,10 @@ var variables = map[string]variable{
 		good:   map[string]string{"127.0.0.1:1": "127.0.0.1:1"},
 		bad:    map[string]string{"9090": `METRICS_ADDR="9090": ` + badListen},
 	},
+	"PPROF_ADDR": {
+		good: map[string]string{":6060": ":6060", "127.0.0.1:1": "127.0.0.1:1"},
+		bad:  map[string]string{"6060": `PPROF_ADDR="6060": ` + badListen + ", or empty"},
+	},
 }
 
 const sixtyFour = "0123456789012345678901234567890123456789012345678901234567890123"

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+)
+
+// surroundings are what figures depend on besides the product.
+type surroundings struct {
+	cpu        string
+	cores      int
+	memoryGB   float64
+	kernel     string
+	disk       string
+	goVersion  string
+	kubernetes string
+	etcdSyncs  bool
+	commit     string
+	load       string // of the machine, before we began
+	date       string
+}
+
+func describe(ctx context.Context, p *plant) (surroundings, error) {
+	s := surroundings{
+		cpu: lineOf("/proc/cpuinfo", "model name"), cores: runtime.NumCPU(), goVersion: runtime.Version(),
+		kernel: firstLine("/proc/sys/kernel/osrelease"), load: firstLine("/proc/loadavg"), date: time.Now().UTC().Format(time.DateOnly),
+		disk: output(ctx, "stat", "-f", "-c", "%T", p.dir()), commit: output(ctx, "git", "describe", "--always", "--dirty"),
+	}
+	var kb float64
+	if _, err := fmt.Sscan(lineOf("/proc/meminfo", "MemTotal"), &kb); err != nil {
+		return s, fmt.Errorf("memory of this machine: %w", err)
+	}
+	s.memoryGB = kb / (1 << 20)
+	s.load, _, _ = strings.Cut(s.load, " ")
+	var server *version.Info
+	server, err := discovery.NewDiscoveryClient(p.core.RESTClient()).ServerVersion()
+	if err != nil {
+		return s, err
+	}
+	s.kubernetes = server.GitVersion
+	s.etcdSyncs, err = p.etcdSyncs()
+	return s, err
+}
+
+// output is what a command prints, or "unknown".
+func output(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func firstLine(file string) string {
+	content, _ := os.ReadFile(file)
+	line, _, _ := strings.Cut(string(content), "\n")
+	return line
+}
+
+// lineOf is what stands behind a word and a colon, or "unknown".
+func lineOf(file, word string) string {
+	content, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(content)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == word {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// page is docs/benchmarks.md.
+func (s surroundings) page(r *results, o options) string {
+	var out strings.Builder
+	out.WriteString(`# Benchmarks
+
+What the product costs on top of Kubernetes: the same Pods and Services, written by plain client-go to the same API server, are the
+baseline. This page is the output of ` + "`make bench`" + `; do not edit it. ` + "`BENCH_QUICK=1`" + ` takes less than a minute,
+` + "`BENCH_ONLY=" + strings.Join(sectionNames(), ",") + "`" + ` chooses sections, ` + "`BENCH_ROUNDS`" + ` sets the number of rounds;
+*profile* takes CPU and allocation profiles of the programs in place of figures.
+
+`)
+	syncs := "both sync every write to the disk"
+	if !s.etcdSyncs {
+		syncs = "NATS syncs every write to the disk, **etcd does not**"
+	}
+	fmt.Fprintf(&out, "| | |\n|---|---|\n| processor | %s, %d cores, shared by clients, product and servers |\n"+
+		"| memory | %.0f GB |\n| kernel, file system | Linux %s, %s |\n| Go | %s |\n"+
+		"| Kubernetes | %s: kube-apiserver, etcd and a simulated node of the development cluster |\n| etcd, NATS | %s |\n"+
+		"| commit, date | %s, %s |\n| rounds | %d |\n| load of the machine before | %s |\n\n",
+		s.cpu, s.cores, s.memoryGB, s.kernel, s.disk, s.goVersion, s.kubernetes, syncs, s.commit, s.date, o.rounds, s.load)
+	out.WriteString("## Goals\n\n" + goalTable(r) + `
+Each ratio is that of two contestants in one round; shown are the median of the rounds and the extremes.
+
+## How it is measured
+
+* Contestants take turns within each round, in reverse order in every other one, each in a namespace that is empty before its turn.
+  Before each load goes a tenth of it that does not count.
+* *client-go*: protobuf, no throttle, as many HTTP/2 connections as the product opens, Pod and Service written at the same time. The
+  objects are rendered by the product's own code from the same request, ` + "`SANDBOX_SERVICE_TYPE=ClusterIP`" + `; that all contestants write
+  the same is checked first.
+* *standalone*, *api + n workers*: processes with their default settings, over HTTP with connections that are kept. NATS of the latter
+  is a process of its own.
+* A create is done when it is answered with 200: both objects exist. *Both visible* counts from the request until a watch of a sample
+  of them has shown both.
+* An accept is a create with ` + "`Prefer: respond-async`" + `, answered with 202. A *bare publish* has the same bytes, stream and expected sequence.
+* In an open loop requests come at a fixed rate, a percentage of what the slowest contestant reaches in a closed loop with 32 clients.
+  Latencies count from when the request was to be sent.
+* CPU is utime and stime of the processes, from the first request to the last answer. The node's work is part of kube-apiserver's.
+* Memory is VmRSS after five idle seconds.
+
+## Figures
+
+Medians of the rounds, with the smallest and the largest; × is the median of the ratios to the first column.
+
+`)
+	for _, g := range r.groups {
+		out.WriteString(g.table() + "\n")
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}

@@ -1,0 +1,63 @@
+// Command bench measures the product against plain client-go, which writes the same Pods and Services to the same API server,
+// and against bare JetStream publishes; contestants take turns within every round, so that all meet the same weather. A whole
+// run writes docs/benchmarks.md: see make bench.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	main := run
+	if os.Getenv(natsDir) != "" {
+		main = serveNATS
+	}
+	err := main(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		fmt.Fprintln(os.Stderr, "bench: stopped")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+const document = "docs/benchmarks.md"
+
+func run(ctx context.Context) error {
+	o, err := readOptions(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	p, err := newPlant(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	about, err := describe(ctx, p)
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o, plant: p}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	page := about.page(&b.results, o)
+	fmt.Print(page)
+	if o.whole() {
+		if err := os.WriteFile(document, []byte(page), 0o644); err != nil {
+			return err
+		}
+	}
+	fmt.Println(lastLine(&b.results))
+	return nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A population is a namespace full of sandboxes that run, with client-go and a standalone to look at it.
+type population struct {
+	raw        *raw
+	standalone *product
+	ids        []string
+	made       time.Time
+}
+
+func (p *population) contestants() []contestant { return []contestant{p.raw, p.standalone} }
+
+// settle is after how long the product takes a sandbox for settled; until then its reads look at the queue, too.
+const settle = 30 * time.Second
+
+// habitat is the namespace of a population to be.
+func (b *bench) habitat(ctx context.Context, n int) (*population, error) {
+	if p := b.populations[n]; p != nil {
+		return p, nil
+	}
+	namespace := fmt.Sprint("bench-living-", n)
+	raw, err := b.plant.raw(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	standalone, err := b.plant.standalone(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	b.populations[n] = &population{raw: raw, standalone: standalone}
+	return b.populations[n], nil
+}
+
+// populate returns when so many sandboxes run.
+func (b *bench) populate(ctx context.Context, n int) (*population, error) {
+	p, err := b.habitat(ctx, n)
+	if err != nil || p.ids != nil {
+		return p, err
+	}
+	b.say("making %s sandboxes", thousands(n))
+	p.ids = b.ids(n)
+	if err := b.make(ctx, p.raw, p.ids); err != nil {
+		return nil, err
+	}
+	p.made = time.Now()
+	for {
+		starting, err := b.plant.core.Pods(p.raw.namespace()).List(ctx, metav1.ListOptions{
+			FieldSelector: "status.phase=" + string(corev1.PodPending), ResourceVersion: "0",
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(starting.Items) == 0 {
+			return p, nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// settled is populate for readers.
+func (b *bench) settled(ctx context.Context, n int) (*population, error) {
+	p, err := b.populate(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return p, pause(ctx, time.Until(p.made.Add(settle)))
+}
+
+// crowd is how many live while others are created.
+const crowd = 5000
+
+// living measures whether creates become slower when many sandboxes live. client-go shows what is the API server's part.
+func (b *bench) living(ctx context.Context) error {
+	p, err := b.habitat(ctx, crowd)
+	if err != nil {
+		return err
+	}
+	if p.ids != nil {
+		return fmt.Errorf("the %s live already", thousands(crowd))
+	}
+	if err := b.createAmong(ctx, p, "none"); err != nil {
+		return err
+	}
+	if _, err := b.populate(ctx, crowd); err != nil {
+		return err
+	}
+	return b.createAmong(ctx, p, thousands(crowd))
+}
+
+const livingTitle = "create, one at a time, by how many live"
+
+func (b *bench) createAmong(ctx context.Context, p *population, living string) error {
+	return turns(ctx, b, p.contestants(), func(ctx context.Context, c contestant) error {
+		ids := b.ids(100)
+		load, err := closedLoop(ctx, 1, len(ids), func(ctx context.Context, i int) error { return c.create(ctx, ids[i]) })
+		if err != nil {
+			return err
+		}
+		b.results.add(livingTitle, living+" living", c.name()+", "+p50, milliseconds(percentile(load.latencies, 50)))
+		b.say("%s living: %s: p50 %.1f ms", living, c.name(), milliseconds(percentile(load.latencies, 50)))
+		return b.plant.clear(ctx, c.namespace(), ids...)
+	})
+}

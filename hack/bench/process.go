@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ticksPerSecond is USER_HZ, in which Linux tells processor time on every architecture that Go knows.
+const ticksPerSecond = 100
+
+// cpuTime is what a process has used of the processors, in user mode and in the kernel.
+func cpuTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseCPU(string(stat))
+}
+
+// parseCPU adds up utime and stime, fields 14 and 15. The name before them may hold blanks and parentheses.
+func parseCPU(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("not the stat of a process: %q", stat)
+	}
+	user, err := strconv.ParseUint(fields[11], 10, 63)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseUint(fields[12], 10, 63)
+	return time.Duration(user+system) * time.Second / ticksPerSecond, err
+}
+
+// resident is the memory of a process in MB.
+func resident(pid int) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	var kb float64
+	_, err = fmt.Sscan(rest, &kb)
+	return kb / 1024, err
+}
+
+// usage is the processor time of each part, by its name.
+type usage map[string]time.Duration
+
+// usageOf adds up the processes of each part.
+func usageOf(parts map[string][]int) (usage, error) {
+	u := usage{}
+	for part, pids := range parts {
+		for _, pid := range pids {
+			d, err := cpuTime(pid)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", part, err)
+			}
+			u[part] += d
+		}
+	}
+	return u, nil
+}
+
+// since is what was used between two looks.
+func (u usage) since(before usage) usage {
+	d := usage{}
+	for part := range u {
+		d[part] = u[part] - before[part]
+	}
+	return d
+}
+
+func (u usage) sum(parts ...string) (total time.Duration) {
+	for _, part := range parts {
+		total += u[part]
+	}
+	return total
+}
