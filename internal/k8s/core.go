@@ -55,7 +55,7 @@ func (c *Core) Services(namespace string) *gentype.ClientWithList[*corev1.Servic
 		gentype.PrefersProtobuf[*corev1.Service]())
 }
 
-// Events is the client of the Events of a namespace.
+// Events is the client of the events of a namespace.
 func (c *Core) Events(namespace string) *gentype.ClientWithList[*corev1.Event, *corev1.EventList] {
 	return gentype.NewClientWithList("events", c.rest, parameters, namespace,
 		func() *corev1.Event { return &corev1.Event{} }, func() *corev1.EventList { return &corev1.EventList{} },
