@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,9 +97,9 @@ func TestRequestsAreCountedByWhatCameBack(t *testing.T) {
 
 func TestAClusterIsReachableWhenItHasAnsweredLast(t *testing.T) {
 	t.Parallel()
-	down := false
+	var down atomic.Bool // read by the server
 	c, registry := instrumented(t, func(w http.ResponseWriter, r *http.Request) {
-		if down {
+		if down.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		http.Error(w, "busy", http.StatusInternalServerError)
@@ -111,10 +112,10 @@ func TestAClusterIsReachableWhenItHasAnsweredLast(t *testing.T) {
 	cancel()
 	require.Error(t, c.Ping(gone))
 	require.Equal(t, 1., reachable(), "a request that we gave up says nothing")
-	down = true
+	down.Store(true)
 	require.Error(t, c.Ping(t.Context()))
 	require.Zero(t, reachable())
-	down = false
+	down.Store(false)
 	require.Error(t, c.Ping(t.Context()))
 	require.Equal(t, 1., reachable())
 }
