@@ -69,7 +69,7 @@ func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
 		return err
 	}
 	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return p.work(ctx, cfg.Worker) })
+	parts.Go(func() error { return p.work(ctx, cfg.Worker, cfg.Telemetry.MetricsAddr != "") })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
@@ -105,7 +105,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 		defer stopWorker()
 		return p.serve(ctx, cfg.HTTP)
 	})
-	parts.Go(func() error { return p.work(workerCtx, cfg.Worker) })
+	parts.Go(func() error { return p.work(workerCtx, cfg.Worker, cfg.Telemetry.MetricsAddr != "") })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
@@ -201,8 +201,12 @@ func (p *parts) checks() []telemetry.Check {
 	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.ping}}
 }
 
-// tell serves the metrics and probes.
+// tell serves the metrics and probes, if anywhere.
 func (p *parts) tell(ctx context.Context, addr string) error {
+	if addr == "" {
+		<-ctx.Done()
+		return nil
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -223,15 +227,20 @@ func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	return api.Serve(ctx, cfg, handler, p.log)
 }
 
-func (p *parts) work(ctx context.Context, cfg worker.Config) error {
+// work carries out jobs. Only if somebody may ask for the number of sandboxes are they watched.
+func (p *parts) work(ctx context.Context, cfg worker.Config, counting bool) error {
 	metrics, sandboxes := worker.NewMetrics(p.metrics), census.New(p.pods, p.metrics, p.log)
 	if err := p.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes).Telling(p.log, p.tracing)
+	var told worker.Census
 	var all sync.WaitGroup
+	if counting {
+		told = sandboxes
+		all.Go(func() { sandboxes.Run(ctx) })
+	}
+	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, told).Telling(p.log, p.tracing)
 	all.Go(func() { p.queue.KeepUnfinished(ctx) })
-	all.Go(func() { sandboxes.Run(ctx) })
 	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, metrics, p.log).Run(ctx) })
 	all.Go(func() {
 		worker.New(p.queue.Consumer(), reconciler, p.ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)

@@ -437,9 +437,8 @@ var variables = map[string]variable{
 	},
 	"METRICS_ADDR": {
 		absent: ":9090",
-		empty:  `METRICS_ADDR="": ` + badListen,
 		good:   map[string]string{"127.0.0.1:1": "127.0.0.1:1"},
-		bad:    map[string]string{"9090": `METRICS_ADDR="9090": ` + badListen},
+		bad:    map[string]string{"9090": `METRICS_ADDR="9090": ` + badListen + ", or empty"},
 	},
 	"PPROF_ADDR": {
 		good: map[string]string{":6060": ":6060", "127.0.0.1:1": "127.0.0.1:1"},
