@@ -147,6 +147,19 @@ func TestTheClusterIsPingedWhenNobodyElseAsks(t *testing.T) {
 		f.KeepPinging(ctx, func(error) { noted++ })
 		require.InDelta(t, 6, pings, 1)
 		require.Equal(t, pings, noted)
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				_ = f.Ping(ctx)
+				time.Sleep(4 * time.Second)
+			}
+		}()
+		synctest.Wait()
+		noted = 0
+		f.KeepPinging(ctx, func(error) { noted++ })
+		require.Zero(t, noted, "somebody else asks")
 	})
 }
 
