@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -150,12 +151,14 @@ func TestTheClusterIsPingedWhenNobodyElseAsks(t *testing.T) {
 
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		go func() {
+		var others sync.WaitGroup
+		others.Go(func() {
 			for ctx.Err() == nil {
 				_ = f.Ping(ctx)
 				time.Sleep(4 * time.Second)
 			}
-		}()
+		})
+		defer others.Wait()
 		synctest.Wait()
 		noted = 0
 		f.KeepPinging(ctx, func(error) { noted++ })
