@@ -14,20 +14,21 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package and ends what they share. It is the TestMain of every package that uses testenv.
-func Main(m *testing.M) {
+// Main runs the tests of a package and ends what they share. It is the TestMain of every package that uses testenv. No goroutine may be
+// left but those that are said to be.
+func Main(m *testing.M, left ...goleak.Option) {
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p != nil && p.Value.String() == p.DefValue {
 		_ = p.Value.Set(strconv.Itoa(parallel))
 	}
-	before := goleak.IgnoreCurrent()
+	left = append(left, goleak.IgnoreCurrent())
 	code := m.Run()
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := goleak.Find(before); err != nil {
+		if err := goleak.Find(left...); err != nil {
 			fmt.Fprintln(os.Stderr, "testenv: goroutines are left:", err)
 			code = 1
 		}
