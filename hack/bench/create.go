@@ -103,7 +103,7 @@ func (b *bench) recordUsage(title string, c contestant, u usage, creates int) {
 		ours = append(ours, part)
 	}
 	slices.Sort(ours)
-	for _, part := range slices.Concat([]string{partAPIServer, partEtcd, partBench}, ours) {
+	for _, part := range slices.Concat([]string{partAPIServer, partEtcd, partElse, partBench}, ours) {
 		b.results.add(title, c.name(), "CPU s per 1,000, "+part, u[part].Seconds()*1000/float64(creates))
 	}
 	if len(ours) > 0 {

@@ -40,6 +40,7 @@ const (
 	partAPIServer  = "kube-apiserver"
 	partEtcd       = "etcd"
 	partBench      = "this client"
+	partElse       = "everything else" // the simulated node above all
 )
 
 // connections is how many HTTP/2 connections the product opens to Kubernetes by default; client-go gets as many.
