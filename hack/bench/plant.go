@@ -320,3 +320,17 @@ func (p *plant) clear(ctx context.Context, namespace string, ids ...string) erro
 		}
 	}
 }
+
+// awaitRunning returns when no Pod of a namespace is on its way to run.
+func (p *plant) awaitRunning(ctx context.Context, namespace string) error {
+	pending := metav1.ListOptions{FieldSelector: "status.phase=" + string(corev1.PodPending)}
+	for {
+		starting, err := p.core.Pods(namespace).List(ctx, pending)
+		if err != nil || len(starting.Items) == 0 {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

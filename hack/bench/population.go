@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A population is a namespace full of sandboxes that run, with client-go and a standalone to look at it.
@@ -52,20 +49,7 @@ func (b *bench) populate(ctx context.Context, n int) (*population, error) {
 		return nil, err
 	}
 	p.made = time.Now()
-	for {
-		starting, err := b.plant.core.Pods(p.raw.namespace()).List(ctx, metav1.ListOptions{
-			FieldSelector: "status.phase=" + string(corev1.PodPending), ResourceVersion: "0",
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(starting.Items) == 0 {
-			return p, nil
-		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
+	return p, b.plant.awaitRunning(ctx, p.raw.namespace())
 }
 
 // settled is populate for readers.
