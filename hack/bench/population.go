@@ -76,7 +76,7 @@ func (b *bench) living(ctx context.Context) error {
 	if err := b.createAmong(ctx, p, "none"); err != nil {
 		return err
 	}
-	if _, err := b.populate(ctx, crowd); err != nil {
+	if _, err := b.settled(ctx, crowd); err != nil {
 		return err
 	}
 	return b.createAmong(ctx, p, thousands(crowd))
@@ -86,8 +86,11 @@ const livingTitle = "create, one at a time, by how many live"
 
 func (b *bench) createAmong(ctx context.Context, p *population, living string) error {
 	return turns(ctx, b, p.contestants(), func(ctx context.Context, c contestant) error {
-		ids := b.ids(100)
-		load, err := closedLoop(ctx, 1, len(ids), func(ctx context.Context, i int) error { return c.create(ctx, ids[i]) })
+		ids := b.ids(110)
+		if err := b.make(ctx, c, ids[100:]); err != nil {
+			return err
+		}
+		load, err := closedLoop(ctx, 1, 100, func(ctx context.Context, i int) error { return c.create(ctx, ids[i]) })
 		if err != nil {
 			return err
 		}
