@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 STAMP := -ldflags "-X sandbox-provisioner/internal/version.version=$(VERSION) -X sandbox-provisioner/internal/version.commit=$(COMMIT)"
 PROGRAMS := api worker standalone
-MODULES := . hack/devcluster hack/helm hack/docker/roots hack/dashboards hack/prometheus
+MODULES := . hack/devcluster hack/helm hack/docker/roots hack/dashboards hack/prometheus hack/node
 
 .PHONY: help
 help: ## print this text
@@ -68,6 +68,11 @@ compose-test: ## test docker-compose.yaml with images built here; gets Docker an
 chaos: build ## kill, freeze and cut off everything for CHAOS_SECONDS (60) under load, then check every promise; SEED replays
 	@$(NOCGO) run -buildvcs=false ./hack/chaos
 
+.PHONY: e2e
+e2e: bin/helm ## install the chart on a real Kubernetes node, built and started for it, and use it; needs Linux and root
+	@$(NOCGO) build -buildvcs=false -o bin/e2e/e2e ./hack/e2e
+	@exec bin/e2e/e2e
+
 .PHONY: footprint
 footprint: build ## measure start-up time and idle memory of the programs
 	@$(NOCGO) run -buildvcs=false ./hack/footprint
@@ -105,7 +110,8 @@ generate: ## write the Grafana dashboards anew
 .PHONY: golden
 golden: ## rewrite the golden files from what the code renders now; read the difference before you commit it
 	@$(GO) test ./internal/config ./internal/cli ./internal/k8s -update
-	@cd hack/helm && $(NOCGO) test -run 'AsReviewed|OfTheRepository' -update ./...
+	@cd hack/helm && $(NOCGO) test -run OfTheRepository -update ./...
+	@cd hack/helm && $(NOCGO) test -run AsReviewed -update ./...
 
 bin/golangci-lint: hack/tools/go.mod
 	@echo "building golangci-lint"
@@ -121,4 +127,4 @@ bin/helm: hack/helm/go.mod ## Helm, for the chart in deploy/helm
 
 .PHONY: clean
 clean: ## remove what was built, but for the Kubernetes programs, which take long
-	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* golangci-lint helm tally prometheus)
+	@rm -rf $(addprefix bin/,$(PROGRAMS) run devcluster devcluster.* node node-images e2e golangci-lint helm tally prometheus)

@@ -73,6 +73,7 @@ compose() {
 need
 part "kube-apiserver and etcd" build_devcluster
 part "development cluster, its own tests" bash -c 'cd hack/devcluster && go test -race -timeout 10m ./...'
+part "real node, its own tests" bash -c 'cd hack/node && go test -race -timeout 5m ./internal/...'
 part "development cluster, start" start_devcluster
 [ $failed -eq 0 ] || exit 1
 part "packages" go test -race -timeout 10m ./client/... ./cmd/... ./hack/... ./internal/...

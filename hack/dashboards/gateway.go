@@ -75,6 +75,12 @@ func gateway() board {
 					unit:    units.RequestsPerSecond,
 					queries: rates("auth_refusals_total", "", "reason"),
 				},
+				{
+					title:   "Who asks too often?",
+					about:   "Requests that were answered with 429 because of RATE_LIMIT_RPS, by the name of the key. Full quotas are not counted here.",
+					unit:    units.RequestsPerSecond,
+					queries: rates("rate_limited_total", "", "key"),
+				},
 			}},
 			{"Latency", []panel{
 				{

@@ -5,7 +5,7 @@ import (
 	"flag"
 	"fmt"
 
-	"sandbox-provisioner/hack/devcluster/internal/asset"
+	"sandbox-provisioner/hack/devcluster/asset"
 )
 
 const (

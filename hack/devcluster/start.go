@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	runtimelog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"sandbox-provisioner/hack/devcluster/internal/asset"
+	"sandbox-provisioner/hack/devcluster/asset"
 	"sandbox-provisioner/hack/devcluster/internal/control"
 	"sandbox-provisioner/hack/devcluster/internal/controlplane"
 	"sandbox-provisioner/hack/devcluster/internal/fault"

@@ -4,6 +4,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"time"
@@ -12,14 +13,21 @@ import (
 // Config of the HTTP side.
 type Config struct {
 	Addr string `env:"LISTEN_ADDR, default=0.0.0.0:8002" help:"address of the REST API"`
-	// Key is compared with X-API-Key. Empty refuses every request below /api/.
-	Key string `env:"PROVISIONER_API_KEY" secret:"true" help:"key that clients send as X-API-Key; empty refuses everybody"`
+	// Key is compared with X-API-Key. Without it and without Keys, every request below /api/ is refused.
+	Key string `env:"PROVISIONER_API_KEY" secret:"true" help:"key that clients send as X-API-Key; its name is default"`
+	// Keys open the API as well, so that clients can be told apart, and an old key can stay valid while a new one spreads.
+	Keys Keys `env:"PROVISIONER_API_KEYS" secret:"true" help:"more keys, as name:key separated by commas; without any key everybody is refused"`
+	// RateLimit is counted by each process for itself.
+	RateLimit float64 `env:"RATE_LIMIT_RPS, default=0" help:"requests per second that each key may send to one api; 0 is no limit"`
+	RateBurst int     `env:"RATE_LIMIT_BURST, default=0" help:"requests that each key may send at once; 0 is a second's worth"`
 	// CreateWait must stay below the client's own 30 s.
 	CreateWait time.Duration `env:"CREATE_WAIT, default=10s" help:"how long a create waits for its sandbox before it answers; up to 25s"`
 	// DeleteWait must stay below the client's own 15 s.
 	DeleteWait time.Duration `env:"DELETE_WAIT, default=12s" help:"how long a delete waits for Kubernetes before it answers; up to 12s"`
 	// ReadWait must stay below the client's own 10 s.
 	ReadWait time.Duration `env:"READ_WAIT, default=7s" help:"how long a status read waits for Kubernetes; up to 7s"`
+	// TrustedProxies is empty: whoever connects could name any address.
+	TrustedProxies Proxies `env:"TRUSTED_PROXIES" help:"proxies whose X-Forwarded-For is believed in the audit, as addresses or networks separated by commas"`
 	// ShutdownDelay lets load balancers, which learn of our end no sooner than we do, send their last requests to somebody.
 	ShutdownDelay time.Duration `env:"SHUTDOWN_DELAY, default=0s" help:"how long requests are still taken after SIGTERM, while /readyz is 503; 5s behind a load balancer"`
 	// ShutdownWait is how long running requests may finish after that.
@@ -32,6 +40,13 @@ func (c Config) Validate() error {
 	_, port, err := net.SplitHostPort(c.Addr)
 	if number, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || number == 0 {
 		problems = append(problems, fmt.Errorf("LISTEN_ADDR=%q: must be host:port or :port, with a port of 1 to 65535", c.Addr))
+	}
+	problems = append(problems, c.checkKeys())
+	if !(c.RateLimit >= 0) || math.IsInf(c.RateLimit, 0) {
+		problems = append(problems, fmt.Errorf("RATE_LIMIT_RPS=%v: must be 0 or more", c.RateLimit))
+	}
+	if c.RateBurst < 0 {
+		problems = append(problems, fmt.Errorf("RATE_LIMIT_BURST=%d: must be 0 or more", c.RateBurst))
 	}
 	if c.CreateWait < 0 || c.CreateWait > 25*time.Second {
 		problems = append(problems, fmt.Errorf("CREATE_WAIT=%s: must be 0s to 25s; clients give up after 30s", c.CreateWait))

@@ -4,11 +4,15 @@ import (
 	"log/slog"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/contrib/instrumentation/github.com/gin-gonic/gin/otelgin"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // newEngine returns a router with everything that holds for all requests, and the probes that need nothing else. Routes
-// that are registered on it below /api/ are authenticated.
-func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
+// that are registered on it below /api/ are authenticated, and traced unless tracing is nil.
+func newEngine(cfg Config, metrics *Metrics, tracing trace.TracerProvider, log *slog.Logger) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// No redirects: a client that follows one drops the body or the key.
@@ -18,17 +22,29 @@ func newEngine(cfg Config, metrics *Metrics, log *slog.Logger) *gin.Engine {
 	// Route on the path as it was sent: "..%2fx" is one id, though an impossible one. unescapeParams does the rest.
 	e.UseEscapedPath = true
 	e.UnescapePathValues = false
-	// Nothing depends on the caller's address, so that no proxy needs to be believed.
-	e.ForwardedByClientIP = false
-	_ = e.SetTrustedProxies(nil) // parses nothing, so that nothing can fail
+	// Only the audit shows the caller's address; nothing is decided by it.
+	e.ForwardedByClientIP = len(cfg.TrustedProxies) > 0
+	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	if err := e.SetTrustedProxies(cfg.TrustedProxies); err != nil {
+		e.ForwardedByClientIP = false // believe nobody; the settings have been checked, so that this cannot happen
+	}
 
-	e.Use(metrics.observe(cfg.Key != ""))
-	e.Use(identify, logAccess(log), recoverPanic(log), authenticate(cfg.Key), limitBody, unescapeParams)
+	ring := cfg.keyring()
+	e.Use(metrics.observe(len(ring) > 0))
+	if tracing != nil {
+		e.Use(otelgin.Middleware("", otelgin.WithTracerProvider(tracing), otelgin.WithPropagators(propagation.TraceContext{}),
+			otelgin.WithMeterProvider(noop.NewMeterProvider()), otelgin.WithGinFilter(guarded)))
+	}
+	e.Use(identify, logAccess(log), audit(log), recoverPanic(log), authenticate(ring, cfg.hider()), limitRate(cfg, ring, metrics.rateLimited),
+		limitBody, unescapeParams)
 	e.NoRoute(replyNotFound)
 	e.NoMethod(replyMethodNotAllowed)
 	registerHealth(e)
 
-	if cfg.Key == "" {
+	for _, key := range ring {
+		metrics.limited.WithLabelValues(key.name) // a series that begins with its first event does not show it as an increase
+	}
+	if len(ring) == 0 {
 		log.Warn("no API key is set: every request below /api/ is refused")
 	}
 	return e

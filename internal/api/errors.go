@@ -54,7 +54,11 @@ func statusOf(err error) *statusError {
 	case errors.As(err, &partial):
 		return &statusError{Status: http.StatusInternalServerError, Detail: partial.Error()}
 	case errors.Is(err, errPending), errors.Is(err, errOvertaken):
-		return &statusError{http.StatusServiceUnavailable, "The request is queued and will be carried out; ask again", minRetryAfter}
+		detail := "The request is queued and will be carried out; ask again"
+		if trouble := (*troubleError)(nil); errors.As(err, &trouble) {
+			detail += ". It did not work yet: " + trouble.message
+		}
+		return &statusError{http.StatusServiceUnavailable, detail, minRetryAfter}
 	case errors.Is(err, jobs.ErrUnavailable):
 		return &statusError{http.StatusServiceUnavailable, "The job queue is not available", minRetryAfter}
 	case errors.As(err, &retry):
@@ -97,9 +101,24 @@ func unreadable(err error) error {
 	return status
 }
 
+// A reported error has words that may be shown.
+type reported struct {
+	text string
+	err  error
+}
+
+func (e *reported) Error() string { return e.text }
+
+func (e *reported) Unwrap() error { return e.err }
+
+// report hands err to the access log and the trace.
+func report(c *gin.Context, err error) {
+	_ = c.Error(&reported{hide(c, sandbox.Plain(err.Error())), err})
+}
+
 // replyError ends the request with {"detail":"…"}. The error itself goes into the access log.
 func replyError(c *gin.Context, err error) {
-	_ = c.Error(err)
+	report(c, err)
 	status := statusOf(err)
 	if status.RetryAfter > 0 {
 		c.Header("Retry-After", strconv.Itoa(int(math.Ceil(status.RetryAfter.Seconds()))))
@@ -107,7 +126,7 @@ func replyError(c *gin.Context, err error) {
 	if status.Status == http.StatusRequestEntityTooLarge {
 		c.Header("Connection", "close") // the rest of the body is not worth reading
 	}
-	replyDetail(c, status.Status, status.Detail)
+	replyDetail(c, status.Status, hide(c, status.Detail))
 }
 
 // replyInvalid ends the request with 422 and what is wrong with each field.
@@ -139,7 +158,7 @@ func reply(c *gin.Context, status int, body any) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(body); err != nil {
-		_ = c.Error(err)
+		report(c, err)
 		c.Data(http.StatusInternalServerError, "application/json", []byte(`{"detail":"Internal Server Error"}`))
 		return
 	}

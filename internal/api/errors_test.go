@@ -41,6 +41,7 @@ func TestReplyError(t *testing.T) {
 		"a create that was overtaken":             {errDeleted, 409, "The sandbox was deleted while being created", ""},
 		"a failure that is being undone failed":   {fmt.Errorf("%w: %w", errPending, failure(sandbox.ReasonQuota, "")), 429, "<words> & more", "10"},
 		"a delete that is not complete":           {&partialError{"pod: stuck"}, 500, "Partial cleanup: pod: stuck", ""},
+		"a job that did not work yet says why":    {&troubleError{sandbox.ReasonServer, "etcd is ill"}, 503, "The request is queued and will be carried out; ask again. It did not work yet: etcd is ill", "1"},
 		"a job that is not done asks to wait":     {errPending, 503, "The request is queued and will be carried out; ask again", "1"},
 		"a queue that is away asks to wait":       {fmt.Errorf("%w: x", jobs.ErrUnavailable), 503, "The job queue is not available", "1"},
 		"a deadline of ours asks to come back":    {fmt.Errorf("x: %w", context.DeadlineExceeded), 503, "No answer in time", "1"},

@@ -35,6 +35,7 @@ type Metrics struct {
 	duration  *prometheus.HistogramVec
 	inFlight  prometheus.Gauge
 	refusals  *prometheus.CounterVec
+	limited   *prometheus.CounterVec
 	published *prometheus.CounterVec
 	publish   *prometheus.HistogramVec
 }
@@ -61,6 +62,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "sandbox_provisioner_auth_refusals_total",
 			Help: "Requests that were answered with 401.",
 		}, []string{"reason"}),
+		limited: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "sandbox_provisioner_rate_limited_total",
+			Help: "Requests that were answered with 429 because their key had sent too many; key is its name.",
+		}, []string{"key"}),
 		published: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "sandbox_provisioner_intents_published_total",
 			Help: "Requests for a sandbox or for its end, by what became of them in the queue, and the races that they lost there.",
@@ -119,6 +124,9 @@ func refusal(c *gin.Context, keyed bool) string {
 	}
 	return refusedWrong
 }
+
+// rateLimited counts a refusal by the limit of a key of that name.
+func (m *Metrics) rateLimited(key string) { m.limited.WithLabelValues(key).Inc() }
 
 func routeLabel(c *gin.Context) string {
 	if route := c.FullPath(); route != "" {

@@ -23,7 +23,7 @@ import (
 // counted is an engine with a few routes, and what it counts.
 func counted(key string) (*gin.Engine, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
-	e := newEngine(Config{Key: key}, NewMetrics(registry), slog.New(slog.DiscardHandler))
+	e := newEngine(Config{Key: key}, NewMetrics(registry), nil, slog.New(slog.DiscardHandler))
 	e.GET("/api/sandboxes/:id", func(c *gin.Context) { reply(c, http.StatusOK, nil) })
 	e.GET("/api/panic", func(*gin.Context) { panic("oh") })
 	e.GET("/api/abort", func(*gin.Context) { panic(http.ErrAbortHandler) })

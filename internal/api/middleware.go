@@ -1,8 +1,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -32,13 +31,17 @@ const (
 const (
 	logRequestID       = "request_id"
 	logClientRequestID = "client_request_id"
+	logTraceID         = "trace_id"
 	logMethod          = "method"
 	logRoute           = "route"
+	logSandboxID       = "sandbox_id"
+	logKeyName         = "key_name"
 	logStatus          = "status"
 	logDuration        = "duration"
 	logError           = "error"
 	logPanic           = "panic"
 	logStack           = "stack"
+	logAddr            = "addr"
 )
 
 // identify gives every request an id of its own. The caller's X-Request-Id is echoed in its place and goes into the log,
@@ -72,6 +75,9 @@ func requestAttrs(c *gin.Context) []slog.Attr {
 	if theirs := c.GetString(logClientRequestID); theirs != "" {
 		attrs = append(attrs, slog.String(logClientRequestID, theirs))
 	}
+	if span := trace.SpanContextFromContext(c.Request.Context()); span.IsValid() {
+		attrs = append(attrs, slog.String(logTraceID, span.TraceID().String()))
+	}
 	return attrs
 }
 
@@ -90,6 +96,12 @@ func logAccess(log *slog.Logger) gin.HandlerFunc {
 				slog.String(logRoute, c.FullPath()),
 				slog.Int(logStatus, c.Writer.Status()),
 				slog.Duration(logDuration, time.Since(start)))
+			if id := sandboxID(c); id != "" {
+				attrs = append(attrs, slog.String(logSandboxID, id))
+			}
+			if name := keyName(c); name != "" {
+				attrs = append(attrs, slog.String(logKeyName, name))
+			}
 			if err := c.Errors.Last(); err != nil {
 				attrs = append(attrs, slog.String(logError, err.Error()))
 			}
@@ -123,17 +135,24 @@ func recoverPanic(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// authenticate lets nobody below /api/ without the key; nobody at all when there is no key.
-func authenticate(key string) gin.HandlerFunc {
-	want := sha256.Sum256([]byte(key))
+// authenticate lets nobody below /api/ without a key of the ring; nobody at all when that is empty.
+func authenticate(ring keyring, hider *strings.Replacer) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		// Hashes have one length, so that the comparison does not tell that of the key.
-		got := sha256.Sum256([]byte(c.GetHeader(headerAPIKey)))
-		if guarded(c) && (key == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1) {
-			replyUnauthorized(c)
+		if !guarded(c) {
+			return
 		}
+		name := ring.find(c.GetHeader(headerAPIKey))
+		if name == "" {
+			replyUnauthorized(c)
+			return
+		}
+		c.Set(logKeyName, name)
+		c.Set(contextHider, hider)
 	}
 }
+
+// keyName tells who has sent the request; empty when the key was none of ours, or none was needed.
+func keyName(c *gin.Context) string { return c.GetString(logKeyName) }
 
 // guarded tells whether the request needs the key. It looks at the path with all escapes undone, the way the most lenient of
 // routers would read it, and, so that no form is missed, also at the route that was found.

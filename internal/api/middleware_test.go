@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ type testServer struct {
 func newTestServer(t *testing.T, key string) testServer {
 	t.Helper()
 	log := &syncBuffer{}
-	e := newEngine(Config{Key: key}, NewMetrics(nil), slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	e := newEngine(Config{Key: key}, NewMetrics(nil), nil, slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	echo := func(c *gin.Context) { reply(c, http.StatusOK, map[string]string{"id": c.Param("id")}) }
 	e.GET("/api/capabilities", echo)
 	e.POST("/api/sandboxes", func(c *gin.Context) {
@@ -398,18 +399,21 @@ func TestTheAccessLogHoldsNoSecrets(t *testing.T) {
 	s.ask(t, "GET", "/health")
 	s.Close()
 
-	lines := logLines(t, s.log)
+	lines := slices.DeleteFunc(logLines(t, s.log), func(line map[string]any) bool { return line["msg"] != "request" })
 	require.Len(t, lines, 5)
 	for i, want := range []struct {
 		level, method, route string
 		status               int
+		id, key              any
 	}{
-		{"INFO", "POST", "/api/sandboxes", 200},
-		{"INFO", "GET", "/api/sandboxes/:id", 200},
-		{"INFO", "GET", "", 401},
-		{"INFO", "GET", "/api/fault", 500},
-		{"DEBUG", "GET", "/health", 200},
+		{"INFO", "POST", "/api/sandboxes", 200, nil, "default"},
+		{"INFO", "GET", "/api/sandboxes/:id", 200, "a1", "default"},
+		{"INFO", "GET", "", 401, nil, nil},
+		{"INFO", "GET", "/api/fault", 500, nil, "default"},
+		{"DEBUG", "GET", "/health", 200, nil, nil},
 	} {
+		require.Equal(t, want.id, lines[i]["sandbox_id"])
+		require.Equal(t, want.key, lines[i]["key_name"])
 		require.Equal(t, want.level, lines[i]["level"])
 		require.Equal(t, want.method, lines[i]["method"])
 		require.Equal(t, want.route, lines[i]["route"])

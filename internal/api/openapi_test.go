@@ -30,6 +30,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"sandbox-provisioner/client"
 	"sandbox-provisioner/internal/jobs"
@@ -53,6 +54,14 @@ type scene struct {
 	down     bool
 	panics   bool
 	settings k8s.Settings
+	// deleteWait is over at once unless it is set.
+	deleteWait time.Duration
+	trusted    Proxies
+	log        *slog.Logger
+	metrics    *Metrics
+	tracing    trace.TracerProvider
+	// keys has the keys and their limit; nil is testKey without one.
+	keys *Config
 }
 
 type sceneJobs struct{ *scene }
@@ -95,6 +104,8 @@ func (s sceneCluster) Gone(context.Context, string, sandbox.Lineage) (bool, erro
 
 func (s sceneCluster) PodUID(context.Context, string) (string, error) { return s.podUID, s.readErr }
 
+func (s sceneCluster) Explain(_ context.Context, st sandbox.State) sandbox.State { return st }
+
 func (s sceneCluster) List(context.Context) ([]k8s.Sighting, error) {
 	if s.panics {
 		panic("a fault")
@@ -113,7 +124,18 @@ func (s *scene) handler() *gin.Engine {
 		s.settings.ServiceType = k8s.NodePort
 	}
 	s.settings.BaseDir = "/.deer-flow"
-	cfg := Config{Key: testKey, DeleteWait: time.Nanosecond, ReadWait: time.Second}
+	cfg := Config{Key: testKey, DeleteWait: max(s.deleteWait, time.Nanosecond), ReadWait: time.Second, TrustedProxies: s.trusted}
+	if s.keys != nil {
+		cfg.Key, cfg.Keys, cfg.RateLimit, cfg.RateBurst = s.keys.Key, s.keys.Keys, s.keys.RateLimit, s.keys.RateBurst
+	}
+	metrics := s.metrics
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
+	log := s.log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	p := NewProvisioner(sceneJobs{s}, sceneCluster{s}, s.settings, jobs.Config{Deadline: time.Minute, AckWait: time.Minute}, NewMetrics(nil))
 	check := telemetry.Check{Name: "nats", Ping: func(context.Context) error {
 		if s.down {
@@ -121,7 +143,7 @@ func (s *scene) handler() *gin.Engine {
 		}
 		return nil
 	}}
-	return NewHandler(p, sceneCluster{s}, s.settings, cfg, NewMetrics(nil), slog.New(slog.DiscardHandler), check).(*gin.Engine)
+	return NewHandler(p, sceneCluster{s}, s.settings, cfg, metrics, s.tracing, log, check).(*gin.Engine)
 }
 
 var (
@@ -162,6 +184,7 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 	const create = `{"sandbox_id":"a1"}`
 	large := strings.Repeat(" ", maxBody+1)
 	async := http.Header{"Prefer": {"respond-async"}}
+	patient := http.Header{"Prefer": {"respond-async, wait=1"}}
 	forbidden := errors.New("pods is forbidden")
 	throttled := &sandbox.Retry{Reason: sandbox.ReasonThrottled, After: 3 * time.Second, Err: errors.New("busy")}
 	failure := func(reason sandbox.Reason) scene {
@@ -185,6 +208,7 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 		{"a sandbox that exists", "POST", "/api/sandboxes", create, nil, living(), 200},
 		{"a sandbox that is made", "POST", "/api/sandboxes", create, nil, scene{done: true, checked: &sceneState}, 200},
 		{"an asynchronous create", "POST", "/api/sandboxes", create, async, scene{}, 202},
+		{"an asynchronous create that waits a little", "POST", "/api/sandboxes", create, patient, scene{}, 202},
 		{"a create that takes long in ClusterIP mode", "POST", "/api/sandboxes", create, nil, scene{settings: clusterIP}, 202},
 		{"a create that takes long in NodePort mode", "POST", "/api/sandboxes", create, nil, scene{}, 503},
 		{"a mount from outside", "POST", "/api/sandboxes",
@@ -228,6 +252,7 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 		{"a look at a busy Kubernetes", "GET", "/api/sandboxes/a1", "", nil, troubled(throttled), 503},
 
 		{"a delete", "DELETE", "/api/sandboxes/a1", "", nil, living(), 200},
+		{"a delete that may wait", "DELETE", "/api/sandboxes/a1", "", http.Header{"Prefer": {"wait=9"}}, living(), 200},
 		{"a delete of an impossible one", "DELETE", "/api/sandboxes/A", "", nil, scene{}, 200},
 		{"a delete of the empty id", "DELETE", "/api/sandboxes/", "", nil, scene{}, 200},
 		{"an asynchronous delete", "DELETE", "/api/sandboxes/a1", "", async, scene{}, 202},
@@ -267,6 +292,8 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 		method, pattern, _ := strings.Cut(route, " ")
 		cases = append(cases, request{"no key for " + route, method, strings.ReplaceAll(pattern, "{sandbox_id}", "a1"), "",
 			http.Header{"X-Api-Key": {"wrong"}}, scene{}, 401})
+		cases = append(cases, request{"too many requests to " + route, method, strings.ReplaceAll(pattern, "{sandbox_id}", "a1"), "",
+			nil, scene{keys: &Config{Key: testKey, RateLimit: 1e-9, RateBurst: 1}}, 429})
 	}
 
 	seen := map[string]bool{}
@@ -276,8 +303,12 @@ func TestEveryReplyIsDocumented(t *testing.T) {
 			req.Header.Set(headerAPIKey, testKey)
 			req.Header.Set("Content-Type", "application/json")
 			maps.Copy(req.Header, tc.header)
+			h := tc.scene.handler()
+			if tc.scene.keys != nil { // one of the requests is within the limit
+				h.ServeHTTP(httptest.NewRecorder(), req.Clone(t.Context()))
+			}
 			w := httptest.NewRecorder()
-			tc.scene.handler().ServeHTTP(w, req)
+			h.ServeHTTP(w, req)
 			require.Equal(t, tc.want, w.Code, w.Body)
 			route, err := d.validate(req, w.Result())
 			require.NoError(t, err, w.Body)
@@ -632,7 +663,9 @@ func (d document) validate(req *http.Request, res *http.Response) (string, error
 		return "", err
 	}
 	documented := route.Operation.Responses.Status(res.StatusCode).Value.Headers
-	for _, header := range []string{"Allow", "Content-Security-Policy", "Location", "Preference-Applied", "Retry-After", "X-Request-Id"} {
+	for _, header := range []string{"Allow", "Content-Security-Policy", "Location", "Preference-Applied",
+		"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Request-Id",
+	} {
 		if _, ok := documented[header]; !ok && res.Header.Get(header) != "" {
 			return "", fmt.Errorf("header %s is not documented", header)
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gin-gonic/gin"
 )
 
 // A preference is what the client asked for in its Prefer headers (RFC 7240), as far as we know it.
@@ -33,6 +35,40 @@ func parsePrefer(header http.Header) preference {
 		}
 	}
 	return p
+}
+
+// upTo is p with a wait of at most limit.
+func (p preference) upTo(limit time.Duration) preference {
+	p.Wait = min(p.Wait, limit)
+	return p
+}
+
+// async tells whether acceptance is answer enough. It is to a client that does not want to wait at all.
+func (p preference) async() bool { return p.Async || (p.HasWait && p.Wait == 0) }
+
+// wait is how long to wait: usual, if the client says nothing about it.
+func (p preference) wait(usual time.Duration) time.Duration {
+	switch {
+	case p.HasWait:
+		return p.Wait
+	case p.Async:
+		return 0
+	}
+	return usual
+}
+
+// applied tells the client, with an answer of that status, which of its preferences counted.
+func (p preference) applied(c *gin.Context, status int) {
+	var names []string
+	if p.Async && status == http.StatusAccepted {
+		names = append(names, "respond-async")
+	}
+	if p.HasWait {
+		names = append(names, "wait="+strconv.Itoa(int(p.Wait.Seconds())))
+	}
+	if len(names) > 0 {
+		c.Header("Preference-Applied", strings.Join(names, ", "))
+	}
 }
 
 // splitQuoted splits s at every sep outside of double quotes. It returns at least one element.

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,5 +51,57 @@ func TestParsePrefer(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, tc.want, parsePrefer(http.Header{"Prefer": tc.headers}))
 		})
+	}
+}
+
+// The scene has jobs that are done at once, or never.
+func TestWhatAClientPrefersDecidesAboutTheAnswer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		prefer  string
+		done    bool
+		status  map[string]int // by method
+		applied string
+	}{
+		"nothing":                             {"", true, map[string]int{"POST": 200, "DELETE": 200}, ""},
+		"nothing, and it takes long":          {"", false, map[string]int{"POST": 503, "DELETE": 500}, ""},
+		"not to wait":                         {"respond-async", false, map[string]int{"POST": 202, "DELETE": 202}, "respond-async"},
+		"not to wait for what is there":       {"respond-async", true, map[string]int{"POST": 200, "DELETE": 200}, ""},
+		"to wait for no time":                 {"wait=0", false, map[string]int{"POST": 202, "DELETE": 202}, "wait=0"},
+		"to wait for no time, twice over":     {"wait=0, respond-async", false, map[string]int{"POST": 202, "DELETE": 202}, "respond-async, wait=0"},
+		"to wait a little":                    {"wait=1", true, map[string]int{"POST": 200, "DELETE": 200}, "wait=1"},
+		"to wait a little, and it takes long": {"wait=1", false, map[string]int{"POST": 503, "DELETE": 500}, ""},
+		"to wait a little, or no longer":      {"wait=1, respond-async", false, map[string]int{"POST": 202, "DELETE": 202}, "respond-async, wait=1"},
+		"something that we do not know":       {"return=minimal", true, map[string]int{"POST": 200, "DELETE": 200}, ""},
+		"something malformed":                 {"wait=soon", true, map[string]int{"POST": 200, "DELETE": 200}, ""},
+	} {
+		for method, want := range tc.status {
+			t.Run(name+", "+method, func(t *testing.T) {
+				t.Parallel()
+				path := map[string]string{"POST": "/api/sandboxes", "DELETE": "/api/sandboxes/a1"}[method]
+				req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(`{"sandbox_id":"a1"}`))
+				req.Header.Set(headerAPIKey, testKey)
+				req.Header.Set("Prefer", tc.prefer)
+				w := httptest.NewRecorder()
+				s := scene{done: tc.done, checked: &sceneState, deleteWait: 3 * time.Second}
+				s.handler().ServeHTTP(w, req)
+				require.Equal(t, want, w.Code, w.Body)
+				require.Equal(t, tc.applied, w.Header().Get("Preference-Applied"))
+			})
+		}
+	}
+}
+
+func TestAWaitIsNoLongerThanOurs(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[int]string{1: "wait=1", 3: "wait=3", 4: "wait=3", 99: "wait=3"} {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "/api/sandboxes/a1", nil)
+		req.Header.Set(headerAPIKey, testKey)
+		req.Header.Set("Prefer", fmt.Sprint("wait=", sent))
+		w := httptest.NewRecorder()
+		s := scene{done: true, deleteWait: 3 * time.Second}
+		s.handler().ServeHTTP(w, req)
+		require.Equal(t, 200, w.Code)
+		require.Equal(t, want, w.Header().Get("Preference-Applied"), "what has counted")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"sandbox-provisioner/internal/jobs"
@@ -28,6 +29,8 @@ type Cluster interface {
 	Gone(ctx context.Context, id string, l sandbox.Lineage) (bool, error)
 	PodUID(ctx context.Context, id string) (string, error)
 	List(ctx context.Context) ([]k8s.Sighting, error)
+	// Explain adds why a sandbox is not ready, if its Pod does not say so itself.
+	Explain(ctx context.Context, st sandbox.State) sandbox.State
 }
 
 // A Provisioner turns requests into intents, waits for their outcomes, and reads the cluster. It holds no state.
@@ -60,6 +63,16 @@ var (
 	// errOvertaken says that the outcome to wait for is another one by now.
 	errOvertaken = errors.New("overtaken by another request")
 )
+
+// A troubleError is errPending of a request that has been tried and did not work yet.
+type troubleError struct {
+	reason  sandbox.Reason
+	message string
+}
+
+func (e *troubleError) Error() string { return e.message }
+
+func (e *troubleError) Is(target error) bool { return target == errPending }
 
 // An Order is a request for a sandbox.
 type Order struct {
@@ -152,6 +165,9 @@ func (p *Provisioner) request(
 		if v.Serves(in, p.now(), p.patience) {
 			if result = publishedJoined; v.Intent.RequestID == in.RequestID {
 				result = publishedNew // only its acknowledgement was lost
+			} else if v.Origin.IsValid() {
+				// What is waited for goes on in the trace of whoever asked for it.
+				trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: v.Origin})
 			}
 			return v, nil
 		}
@@ -190,6 +206,9 @@ func awaitCreate(
 		}
 		if failure := new(sandbox.Failure); errors.As(err, &failure) {
 			pending = failure // it has failed; only its remains are not gone yet
+		}
+		if o != nil && o.Generation.Seq == v.Seq && o.State == jobs.Retrying {
+			pending = &troubleError{o.Reason, o.Message}
 		}
 		if o, err = follower.Next(ctx, v.Stream); err != nil {
 			return sandbox.State{}, giveUp(err, pending)
@@ -308,14 +327,14 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 		return Found{}, err
 	}
 	if seen.Pod && seen.Service && !p.young(seen) {
-		return p.found(seen, nil), nil
+		return p.explained(ctx, p.found(seen, nil)), nil
 	}
 	lookCtx, cancel := context.WithTimeout(ctx, jobLookTimeout)
 	defer cancel()
 	v, lookErr := p.jobs.Look(lookCtx, id)
 	switch {
 	case lookErr != nil: // the cluster's word stands: it is the only registry of what exists
-		return p.found(seen, nil), nil
+		return p.explained(ctx, p.found(seen, nil)), nil
 	case isOver(v):
 		seen = k8s.Sighting{State: sandbox.State{ID: id, Status: sandbox.NotFound}}
 	case v.Living() && (!seen.Pod || !seen.Service):
@@ -324,7 +343,15 @@ func (p *Provisioner) Get(ctx context.Context, id string) (Found, error) {
 			return Found{}, err
 		}
 	}
-	return p.found(seen, &v), nil
+	return p.explained(ctx, p.found(seen, &v)), nil
+}
+
+// explained is f with a reason from further away, which a list does not look for: it would be a request for each sandbox.
+func (p *Provisioner) explained(ctx context.Context, f Found) Found {
+	if f.Exists {
+		f.Sandbox = p.cluster.Explain(ctx, f.Sandbox)
+	}
+	return f
 }
 
 // List reads all sandboxes, sorted by id. An error never means absence.

@@ -191,6 +191,9 @@ type scriptedCluster struct {
 	list  func() ([]k8s.Sighting, error)
 	check func(l sandbox.Lineage) (*sandbox.State, error)
 	gone  func(n int) (bool, error)
+	// warning is what the Events say of a Pod, and explained how often that was asked for.
+	warning   string
+	explained int
 }
 
 func (c *scriptedCluster) call(what string) (n int) {
@@ -223,6 +226,16 @@ func (c *scriptedCluster) Check(ctx context.Context, _ string, _ sandbox.Spec, l
 
 func (c *scriptedCluster) Gone(context.Context, string, sandbox.Lineage) (bool, error) {
 	return c.gone(c.call("gone"))
+}
+
+func (c *scriptedCluster) Explain(_ context.Context, st sandbox.State) sandbox.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.explained++
+	if c.warning != "" {
+		st.Reason, st.Message = c.warning, "says an Event"
+	}
+	return st
 }
 
 func (c *scriptedCluster) PodUID(context.Context, string) (string, error) { return "", nil }
@@ -886,6 +899,53 @@ func TestASandboxThatIsWholeNeedsNoLookAtTheQueue(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, b.queue.looks)
 	})
+}
+
+func TestACreateThatIsNotDoneSaysWhatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(k8s.NodePort)
+		b.queue.work = func(v jobs.View) *jobs.Outcome {
+			o := v.Progress(jobs.Retrying, &sandbox.Retry{Reason: sandbox.ReasonServer, Err: errors.New("etcd is ill")}, 1, time.Now())
+			return &o
+		}
+		_, err := b.Create(t.Context(), order(small()))
+		require.ErrorIs(t, err, errPending)
+		require.ErrorContains(t, err, "etcd is ill")
+	})
+}
+
+// A list does not ask: it would be a request for each sandbox.
+func TestOneSandboxIsExplainedFromFurtherAway(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		service   bool
+		queue     func(*memoryQueue)
+		explained int
+	}{
+		"one that is whole":         {true, func(*memoryQueue) {}, 1},
+		"one while NATS is down":    {false, func(q *memoryQueue) { q.onLook = func(int) error { return unavailable() } }, 0},
+		"one that is to be created": {false, func(q *memoryQueue) { q.create(small()) }, 1},
+		"one that is not found":     {false, func(*memoryQueue) {}, 0},
+	} {
+		bubbled(t, name, func(t *testing.T) {
+			b := newBench(k8s.ClusterIP)
+			test.queue(b.queue)
+			b.cluster.warning = "FailedMount"
+			seen := k8s.Sighting{Pod: true, Service: test.service, State: sandbox.State{ID: "a1", Status: sandbox.Pending, URL: "http://a1"}}
+			b.cluster.get = func(int) (k8s.Sighting, error) { return seen, nil }
+			b.cluster.list = func() ([]k8s.Sighting, error) { return []k8s.Sighting{seen}, nil }
+			found, err := b.Get(t.Context(), "a1")
+			require.NoError(t, err)
+			require.Equal(t, test.explained, b.cluster.explained)
+			require.Equal(t, test.explained == 1, found.Sandbox.Reason == "FailedMount")
+
+			b.cluster.explained = 0
+			_, err = b.List(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, b.cluster.explained)
+		})
+	}
 }
 
 func TestASilentQueueDelaysAReadOnlyALittle(t *testing.T) {

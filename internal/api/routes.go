@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/k8s"
@@ -29,13 +31,13 @@ type handler struct {
 	checks      []telemetry.Check
 }
 
-// NewHandler returns the HTTP interface. The checks decide about /readyz.
+// NewHandler returns the HTTP interface. tracing may be nil. The checks decide about /readyz.
 func NewHandler(
-	provisioner *Provisioner, cluster Cluster, settings k8s.Settings, cfg Config, metrics *Metrics, log *slog.Logger,
-	checks ...telemetry.Check,
+	provisioner *Provisioner, cluster Cluster, settings k8s.Settings, cfg Config, metrics *Metrics,
+	tracing trace.TracerProvider, log *slog.Logger, checks ...telemetry.Check,
 ) http.Handler {
 	h := &handler{provisioner: provisioner, cluster: cluster, settings: settings, cfg: cfg, checks: checks}
-	e := newEngine(cfg, metrics, log)
+	e := newEngine(cfg, metrics, tracing, log)
 	registerDocs(e)
 	e.GET("/readyz", h.ready)
 	e.GET("/api/capabilities", h.capabilities)
@@ -62,30 +64,30 @@ func (h *handler) create(c *gin.Context) {
 		replyInvalid(c, invalid)
 		return
 	}
+	c.Set(logSandboxID, req.ID)
+	trace.SpanFromContext(c.Request.Context()).SetAttributes(attribute.String(logSandboxID, req.ID))
 	if req.Spec, err = h.admit(req.Spec); err != nil {
 		replyError(c, err)
 		return
 	}
 	order := Order{ID: req.ID, Spec: req.Spec, Wait: h.cfg.CreateWait}
-	prefer := parsePrefer(c.Request.Header)
-	if order.Async = prefer.Async; order.Async {
-		order.Wait = 0
-	}
-	if prefer.HasWait {
-		order.Wait = min(prefer.Wait, maxWait)
-	}
+	prefer := parsePrefer(c.Request.Header).upTo(maxWait)
+	order.Async, order.Wait = prefer.async(), prefer.wait(h.cfg.CreateWait)
 	state, err := h.provisioner.Create(c.Request.Context(), order)
 	switch {
 	case err == nil:
-		reply(c, http.StatusOK, newSandboxReply(state))
+		prefer.applied(c, http.StatusOK)
+		reply(c, http.StatusOK, newSandboxReply(c, state))
 	case errors.Is(err, errPending) && (order.Async || h.settings.ServiceType == k8s.ClusterIP):
+		prefer.applied(c, http.StatusAccepted)
 		c.Header("Location", "/api/sandboxes/"+req.ID)
-		if order.Async {
-			c.Header("Preference-Applied", "respond-async")
-		}
-		reply(c, http.StatusAccepted, newSandboxReply(sandbox.State{
+		pending := sandbox.State{
 			ID: req.ID, Status: sandbox.Pending, URL: h.settings.URL(req.ID, 0), Capacity: capacity(req.Spec),
-		}))
+		}
+		if trouble := (*troubleError)(nil); errors.As(err, &trouble) {
+			pending.Reason, pending.Message = string(trouble.reason), trouble.message
+		}
+		reply(c, http.StatusAccepted, newSandboxReply(c, pending))
 	default:
 		replyError(c, err)
 	}
@@ -129,7 +131,7 @@ func (h *handler) get(c *gin.Context) {
 	case !found.Exists:
 		replyMissing(c, id, found.Job)
 	default:
-		r := newSandboxReply(found.Sandbox)
+		r := newSandboxReply(c, found.Sandbox)
 		if found.Job != nil && found.Sandbox.Status == sandbox.Pending && r.MaxShellSessions == 0 {
 			r.MaxShellSessions = capacity(*found.Job.Intent.Spec)
 		}
@@ -140,7 +142,7 @@ func (h *handler) get(c *gin.Context) {
 func replyMissing(c *gin.Context, id string, job *jobs.View) {
 	body := missingReply{Detail: "Sandbox '" + id + "' not found"}
 	if job != nil {
-		r := newJobReply(*job)
+		r := newJobReply(c, *job)
 		body.Job = &r
 	}
 	reply(c, http.StatusNotFound, body)
@@ -170,7 +172,7 @@ func (h *handler) list(c *gin.Context) {
 			page.Continue = page.Sandboxes[limit-1].ID
 			break
 		}
-		page.Sandboxes = append(page.Sandboxes, newSandboxReply(state))
+		page.Sandboxes = append(page.Sandboxes, newSandboxReply(c, state))
 	}
 	page.Count = len(page.Sandboxes)
 	reply(c, http.StatusOK, page)
@@ -182,20 +184,15 @@ func (h *handler) delete(c *gin.Context) {
 		reply(c, http.StatusOK, deleteReply{OK: true, ID: id})
 		return
 	}
-	wait, prefer := h.cfg.DeleteWait, parsePrefer(c.Request.Header)
-	if prefer.Async {
-		wait = 0
-	}
-	if prefer.HasWait {
-		wait = min(prefer.Wait, h.cfg.DeleteWait)
-	}
-	err := h.provisioner.Delete(c.Request.Context(), id, wait)
+	prefer := parsePrefer(c.Request.Header).upTo(h.cfg.DeleteWait)
+	err := h.provisioner.Delete(c.Request.Context(), id, prefer.wait(h.cfg.DeleteWait))
 	var partial *partialError
 	switch {
 	case err == nil:
+		prefer.applied(c, http.StatusOK)
 		reply(c, http.StatusOK, deleteReply{OK: true, ID: id})
-	case prefer.Async && (errors.Is(err, errPending) || errors.As(err, &partial)):
-		c.Header("Preference-Applied", "respond-async")
+	case prefer.async() && (errors.Is(err, errPending) || errors.As(err, &partial)):
+		prefer.applied(c, http.StatusAccepted)
 		reply(c, http.StatusAccepted, deleteReply{OK: true, ID: id})
 	case errors.Is(err, errPending):
 		replyError(c, &partialError{"service: not confirmed in time, pod: not confirmed in time; the job goes on"})
@@ -234,7 +231,7 @@ func (h *handler) job(c *gin.Context) {
 	case v.Seq == 0:
 		replyDetail(c, http.StatusNotFound, "No job of sandbox '"+id+"' is known")
 	default:
-		reply(c, http.StatusOK, newJobReply(v))
+		reply(c, http.StatusOK, newJobReply(c, v))
 	}
 }
 

@@ -28,7 +28,7 @@ func Serve(ctx context.Context, cfg Config, h http.Handler, log *slog.Logger) er
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	log.Info("serving", slog.String("addr", listener.Addr().String()))
+	log.Info("serving", slog.String(logAddr, listener.Addr().String()))
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)

@@ -3,6 +3,8 @@ package api
 import (
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -24,10 +26,10 @@ type sandboxReply struct {
 	Generation uint64     `json:"generation,omitempty"`
 }
 
-func newSandboxReply(s sandbox.State) sandboxReply {
+func newSandboxReply(c *gin.Context, s sandbox.State) sandboxReply {
 	r := sandboxReply{
 		ID: s.ID, Status: s.Status, MaxShellSessions: s.Capacity,
-		Ready: s.Ready, Reason: s.Reason, Message: s.Message, Node: s.Node, Generation: s.Generation,
+		Ready: s.Ready, Reason: s.Reason, Message: hide(c, s.Message), Node: s.Node, Generation: s.Generation,
 	}
 	if s.URL != "" {
 		r.URL = &s.URL
@@ -74,13 +76,13 @@ type jobReply struct {
 	UpdatedAt  *time.Time     `json:"updated_at,omitempty"`
 }
 
-func newJobReply(v jobs.View) jobReply {
+func newJobReply(c *gin.Context, v jobs.View) jobReply {
 	r := jobReply{ID: v.ID, State: jobs.Queued, Generation: v.Seq}
 	if v.Intent != nil {
 		r.Op, r.AcceptedAt, r.UpdatedAt = v.Intent.Op, &v.Intent.AcceptedAt, &v.Intent.AcceptedAt
 	}
 	if o := v.Outcome; o != nil && o.Generation == v.Generation() {
-		r.State, r.Attempts, r.Reason, r.Message, r.UpdatedAt = o.State, o.Attempts, o.Reason, o.Message, &o.UpdatedAt
+		r.State, r.Attempts, r.Reason, r.Message, r.UpdatedAt = o.State, o.Attempts, o.Reason, hide(c, o.Message), &o.UpdatedAt
 	}
 	return r
 }

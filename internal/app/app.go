@@ -3,14 +3,19 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,12 +31,17 @@ import (
 
 // RunAPI serves the REST API until ctx ends. Neither NATS nor Kubernetes need to be up.
 func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, "api", cfg.Traces, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	nc, err := connectNATS(cfg.NATS, "api", log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -44,17 +54,22 @@ func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
 
 // RunWorker carries out jobs until ctx ends. NATS need not be up.
 func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, "worker", cfg.Traces, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	nc, err := connectNATS(cfg.NATS, "worker", log)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
 	if err != nil {
 		return err
 	}
 	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return p.work(ctx, cfg.Worker) })
+	parts.Go(func() error { return p.work(ctx, cfg.Worker, cfg.Telemetry.MetricsAddr != "") })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
@@ -62,6 +77,11 @@ func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
 
 // RunStandalone is both, with a NATS server of its own.
 func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, "standalone", cfg.Traces, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	server, err := natsserver.Start(natsserver.Config{
 		DataDir: cfg.Store.Dir, SyncAlways: cfg.Store.Sync.Always(), SyncInterval: time.Duration(cfg.Store.Sync),
 	}, log)
@@ -74,7 +94,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 		return fmt.Errorf("embedded NATS: %w", err)
 	}
 	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, log)
+	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -85,7 +105,7 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 		defer stopWorker()
 		return p.serve(ctx, cfg.HTTP)
 	})
-	parts.Go(func() error { return p.work(workerCtx, cfg.Worker) })
+	parts.Go(func() error { return p.work(workerCtx, cfg.Worker, cfg.Telemetry.MetricsAddr != "") })
 	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
 	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
 	return parts.Wait()
@@ -100,13 +120,19 @@ type parts struct {
 	metrics  *prometheus.Registry
 	jobs     jobs.Config
 	settings k8s.Settings
+	tracing  trace.TracerProvider // nil without traces
 	log      *slog.Logger
+	// kubernetes tells the log whether the cluster answers.
+	kubernetes *telemetry.Link
 }
 
 func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, error) {
 	opts := jobs.ConnectOptions("sandbox-provisioner "+name, log)
 	switch {
 	case cfg.Creds != "":
+		if err := checkCreds(cfg.Creds); err != nil {
+			return nil, fmt.Errorf("NATS_CREDS=%s: %w", cfg.Creds, err)
+		}
 		opts = append(opts, nats.UserCredentials(cfg.Creds))
 	case cfg.User != "":
 		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
@@ -120,8 +146,21 @@ func connectNATS(cfg config.NATS, name string, log *slog.Logger) (*nats.Conn, er
 	return nc, nil
 }
 
+// checkCreds finds credentials that can never be used. The client would say so of the URL, and only later.
+func checkCreds(path string) error {
+	content, err := os.ReadFile(path)
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		return fmt.Errorf("cannot be read: %w", pathError.Err) // without the path, which is said already
+	}
+	if _, err := nkeys.ParseDecoratedUserNKey(content); err != nil {
+		return errors.New("holds no seed of a user")
+	}
+	return nil
+}
+
 func connect(
-	ctx context.Context, nc *nats.Conn, jobsCfg jobs.Config, conn k8s.Connection, settings k8s.Settings, log *slog.Logger,
+	ctx context.Context, nc *nats.Conn, jobsCfg jobs.Config, conn k8s.Connection, settings k8s.Settings,
+	tracing trace.TracerProvider, log *slog.Logger,
 ) (*parts, error) {
 	queue, err := jobs.New(nc, jobsCfg, log)
 	if err != nil {
@@ -134,6 +173,9 @@ func connect(
 	metrics := telemetry.NewRegistry()
 	jobs.RegisterMetrics(metrics, queue)
 	k8s.NewMetrics(metrics).Instrument(rest)
+	if tracing != nil {
+		k8s.Trace(rest)
+	}
 	core, err := k8s.NewCore(rest)
 	if err != nil {
 		return nil, err
@@ -144,21 +186,32 @@ func connect(
 	}
 	return &parts{
 		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core, pods: pods, metrics: metrics,
-		jobs: jobsCfg, settings: settings, log: log,
+		jobs: jobsCfg, settings: settings, tracing: tracing, log: log, kubernetes: telemetry.NewLink("Kubernetes", log),
 	}, nil
 }
 
-func (p *parts) checks() []telemetry.Check {
-	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.cluster.Ping}}
+// ping asks the cluster whether it answers.
+func (p *parts) ping(ctx context.Context) error {
+	err := p.cluster.Ping(ctx)
+	p.kubernetes.Note(err)
+	return err
 }
 
-// tell serves the metrics and probes.
+func (p *parts) checks() []telemetry.Check {
+	return []telemetry.Check{{Name: "NATS", Ping: p.queue.Ping}, {Name: "Kubernetes", Ping: p.ping}}
+}
+
+// tell serves the metrics and probes, if anywhere.
 func (p *parts) tell(ctx context.Context, addr string) error {
+	if addr == "" {
+		<-ctx.Done()
+		return nil
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all.Go(func() { p.cluster.KeepPinging(ctx) })
+	all.Go(func() { p.cluster.KeepPinging(ctx, p.kubernetes.Note) })
 	return telemetry.Serve(ctx, addr, p.metrics, p.log, p.checks()...)
 }
 
@@ -170,22 +223,27 @@ func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	defer stop()
 	metrics := api.NewMetrics(p.metrics)
 	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs, metrics)
-	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.log, p.checks()...)
+	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.tracing, p.log, p.checks()...)
 	return api.Serve(ctx, cfg, handler, p.log)
 }
 
-func (p *parts) work(ctx context.Context, cfg worker.Config) error {
+// work carries out jobs. Only if somebody may ask for the number of sandboxes are they watched.
+func (p *parts) work(ctx context.Context, cfg worker.Config, counting bool) error {
 	metrics, sandboxes := worker.NewMetrics(p.metrics), census.New(p.pods, p.metrics, p.log)
 	if err := p.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, sandboxes)
+	var told worker.Census
 	var all sync.WaitGroup
+	if counting {
+		told = sandboxes
+		all.Go(func() { sandboxes.Run(ctx) })
+	}
+	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, told).Telling(p.log, p.tracing)
 	all.Go(func() { p.queue.KeepUnfinished(ctx) })
-	all.Go(func() { sandboxes.Run(ctx) })
 	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, metrics, p.log).Run(ctx) })
 	all.Go(func() {
-		worker.New(p.queue.Consumer(), reconciler, p.cluster.Ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)
+		worker.New(p.queue.Consumer(), reconciler, p.ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)
 	})
 	all.Wait()
 	return nil
@@ -207,7 +265,5 @@ func (p *parts) ensureNamespace(ctx context.Context) error {
 			return backoff.Permanent(err)
 		}
 		return err
-	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) {
-		p.log.Warn("waiting for Kubernetes", slog.Any("error", err))
-	})
+	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) { p.kubernetes.Down(err) })
 }

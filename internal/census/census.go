@@ -20,7 +20,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sandbox-provisioner/internal/k8s"
+	"sandbox-provisioner/internal/sandbox"
 )
+
+const keyError = "error" // of a log field
 
 // A Census is what exists, as of the last word of the watch.
 type Census struct {
@@ -78,7 +81,7 @@ func (c *Census) Run(ctx context.Context) {
 		return err
 	}, policy, func(err error, _ time.Duration) {
 		if !quiet && ctx.Err() == nil {
-			c.log.Warn("sandboxes cannot be watched and are not counted", slog.Any("error", err))
+			c.log.Warn("sandboxes cannot be watched and are not counted", slog.String(keyError, sandbox.Plain(err.Error())))
 		}
 		quiet = true
 	})

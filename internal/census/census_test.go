@@ -297,7 +297,7 @@ func TestAnOutageIsSurvivedAndNothingIsCountedMeanwhile(t *testing.T) {
 func TestACensusThatCannotBeginStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	c.down = errors.New("connection refused")
+	c.down = apierrors.NewTooManyRequests("wait", 1) // after which client-go by itself would wait, whatever the context says
 	atWork(t, c, func(t *testing.T, d *desk) {
 		start := time.Now()
 		t.Cleanup(func() { require.Zero(t, time.Since(start)) })

@@ -25,6 +25,8 @@ const (
 	maxReason = 1 << 10
 )
 
+var errNoProbes = errors.New("METRICS_ADDR is empty: the program serves no probes")
+
 // healthcheck asks the program that runs with the same settings, and says in one line what it answers. Docker knows no exit codes
 // but 0 and 1 here, so that wrong settings are a failure too.
 func (p Program[C]) healthcheck(process Process, args []string) int {
@@ -47,7 +49,9 @@ func (p Program[C]) healthcheck(process Process, args []string) int {
 	}
 	cfg, err := config.Load[C](process.Lookup)
 	if err == nil {
-		err = probe(cfg.ProbeAddr(), path)
+		if err = errNoProbes; cfg.ProbeAddr() != "" {
+			err = probe(cfg.ProbeAddr(), path)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(process.Stderr, "%s: %s\n", p.Name, strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -15,38 +15,42 @@ import (
 	"sandbox-provisioner/internal/api"
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/k8s"
+	"sandbox-provisioner/internal/telemetry"
 	"sandbox-provisioner/internal/worker"
 )
 
 // API is everything that cmd/api can be told.
 type API struct {
-	HTTP      api.Config     `group:"REST API"`
-	NATS      NATS           `group:"NATS"`
-	Jobs      jobs.Config    `group:"Jobs"`
-	Cluster   k8s.Connection `group:"Kubernetes"`
-	Sandbox   k8s.Settings   `group:"Sandboxes"`
-	Telemetry Telemetry      `group:"Logs and metrics"`
+	HTTP      api.Config            `group:"REST API"`
+	NATS      NATS                  `group:"NATS"`
+	Jobs      jobs.Config           `group:"Jobs"`
+	Cluster   k8s.Connection        `group:"Kubernetes"`
+	Sandbox   k8s.Settings          `group:"Sandboxes"`
+	Telemetry Telemetry             `group:"Logs and metrics"`
+	Traces    telemetry.TraceConfig `group:"Traces"`
 }
 
 // Worker is everything that cmd/worker can be told.
 type Worker struct {
-	Worker    worker.Config  `group:"Worker"`
-	NATS      NATS           `group:"NATS"`
-	Jobs      jobs.Config    `group:"Jobs"`
-	Cluster   k8s.Connection `group:"Kubernetes"`
-	Sandbox   k8s.Settings   `group:"Sandboxes"`
-	Telemetry Telemetry      `group:"Logs and metrics"`
+	Worker    worker.Config         `group:"Worker"`
+	NATS      NATS                  `group:"NATS"`
+	Jobs      jobs.Config           `group:"Jobs"`
+	Cluster   k8s.Connection        `group:"Kubernetes"`
+	Sandbox   k8s.Settings          `group:"Sandboxes"`
+	Telemetry Telemetry             `group:"Logs and metrics"`
+	Traces    telemetry.TraceConfig `group:"Traces"`
 }
 
 // Standalone is everything that cmd/standalone can be told.
 type Standalone struct {
-	HTTP      api.Config     `group:"REST API"`
-	Worker    worker.Config  `group:"Worker"`
-	Store     Store          `group:"Embedded NATS"`
-	Jobs      jobs.Config    `group:"Jobs"`
-	Cluster   k8s.Connection `group:"Kubernetes"`
-	Sandbox   k8s.Settings   `group:"Sandboxes"`
-	Telemetry Telemetry      `group:"Logs and metrics"`
+	HTTP      api.Config            `group:"REST API"`
+	Worker    worker.Config         `group:"Worker"`
+	Store     Store                 `group:"Embedded NATS"`
+	Jobs      jobs.Config           `group:"Jobs"`
+	Cluster   k8s.Connection        `group:"Kubernetes"`
+	Sandbox   k8s.Settings          `group:"Sandboxes"`
+	Telemetry Telemetry             `group:"Logs and metrics"`
+	Traces    telemetry.TraceConfig `group:"Traces"`
 }
 
 // Validate checks what no group can check by itself.

@@ -15,7 +15,7 @@ type Telemetry struct {
 	Level  LogLevel  `env:"LOG_LEVEL, default=info" help:"debug, info, warn or error"`
 	Format LogFormat `env:"LOG_FORMAT, default=json" help:"json or text"`
 	// MetricsAddr is not the address of the API: metrics are for the operator and need no key.
-	MetricsAddr string `env:"METRICS_ADDR, default=:9090" help:"address of the metrics"`
+	MetricsAddr string `env:"METRICS_ADDR, default=:9090" help:"address of the metrics and probes; empty serves none, and nothing is counted for them"`
 	// PprofAddr is empty because a profile costs time and shows command lines.
 	PprofAddr string `env:"PPROF_ADDR" help:"address of Go's profiles, below /debug/pprof/; without a host, on 127.0.0.1 only; empty serves none"`
 }
@@ -23,11 +23,12 @@ type Telemetry struct {
 // Validate refuses addresses on which nothing can listen.
 func (c Telemetry) Validate() error {
 	var problems []error
-	if !validAddr(c.MetricsAddr) {
-		problems = append(problems, fmt.Errorf("METRICS_ADDR=%q: must be host:port or :port, with a port of 1 to 65535", c.MetricsAddr))
+	const allowed = "must be host:port or :port, with a port of 1 to 65535, or empty"
+	if c.MetricsAddr != "" && !validAddr(c.MetricsAddr) {
+		problems = append(problems, fmt.Errorf("METRICS_ADDR=%q: %s", c.MetricsAddr, allowed))
 	}
 	if c.PprofAddr != "" && !validAddr(c.PprofAddr) {
-		problems = append(problems, fmt.Errorf("PPROF_ADDR=%q: must be host:port or :port, with a port of 1 to 65535, or empty", c.PprofAddr))
+		problems = append(problems, fmt.Errorf("PPROF_ADDR=%q: %s", c.PprofAddr, allowed))
 	}
 	return errors.Join(problems...)
 }

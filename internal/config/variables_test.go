@@ -69,6 +69,37 @@ var variables = map[string]variable{
 			"7 s": `READ_WAIT="7 s": ` + badDuration,
 		},
 	},
+	"PROVISIONER_API_KEYS": {
+		good: map[string]string{"a:s3cret": masked, "a:s3cret1, b:s3cret2": masked, " ": ""},
+		bad: map[string]string{
+			"s3cret":             `PROVISIONER_API_KEYS="******": entry 1 is not name:key; must be name:key, or several separated by commas`,
+			"a:s3cret1,a:s3cret": `PROVISIONER_API_KEYS="******": entries 1 and 2 have the same name`,
+		},
+	},
+	"RATE_LIMIT_RPS": {
+		absent: "0",
+		empty:  `RATE_LIMIT_RPS="": set but empty; must be a number`,
+		good:   map[string]string{"0.5": "0.5", "1e3": "1000"},
+		bad: map[string]string{
+			"-1":   "RATE_LIMIT_RPS=-1: must be 0 or more",
+			"NaN":  "RATE_LIMIT_RPS=NaN: must be 0 or more",
+			"+Inf": "RATE_LIMIT_RPS=+Inf: must be 0 or more",
+			"1/s":  `RATE_LIMIT_RPS="1/s": must be a number`,
+		},
+	},
+	"RATE_LIMIT_BURST": {
+		absent: "0",
+		empty:  `RATE_LIMIT_BURST="": set but empty; ` + badNumber,
+		good:   map[string]string{"20": "20"},
+		bad:    map[string]string{"-1": "RATE_LIMIT_BURST=-1: must be 0 or more", "1.5": `RATE_LIMIT_BURST="1.5": ` + badNumber},
+	},
+	"TRUSTED_PROXIES": {
+		good: map[string]string{"10.0.0.0/8, ::1 ,": "10.0.0.0/8,::1"},
+		bad: map[string]string{
+			"10.0.0.0/33": `TRUSTED_PROXIES="10.0.0.0/33": must be addresses or networks such as 10.0.0.1 or 10.0.0.0/8, separated by commas`,
+			"proxy":       `TRUSTED_PROXIES="proxy": must be addresses or networks such as 10.0.0.1 or 10.0.0.0/8, separated by commas`,
+		},
+	},
 	"SHUTDOWN_DELAY": {
 		absent: "0s",
 		empty:  `SHUTDOWN_DELAY="": set but empty; ` + badDuration,
@@ -234,6 +265,7 @@ var variables = map[string]variable{
 		bad: map[string]string{
 			"https://":        "K8S_API_SERVER…",
 			"http://h:s3cret": "K8S_API_SERVER…",
+			"notaurl":         "K8S_API_SERVER…",
 		},
 	},
 	"K8S_TLS_VERIFY": {
@@ -264,6 +296,7 @@ var variables = map[string]variable{
 		absent: "deer-flow",
 		empty:  "K8S_NAMESPACE=…",
 		good:   map[string]string{"sandboxes": "sandboxes"},
+		bad:    map[string]string{"Foo_": "K8S_NAMESPACE=…"},
 	},
 	"SANDBOX_IMAGE": {
 		absent: "enterprise-public-cn-beijing.cr.volces.com/vefaas-public/all-in-one-sandbox:latest",
@@ -365,11 +398,47 @@ var variables = map[string]variable{
 		good:   map[string]string{"text": "text", "JSON": "json"},
 		bad:    map[string]string{"logfmt": `LOG_FORMAT="logfmt": must be json or text`},
 	},
+	"OTEL_EXPORTER_OTLP_ENDPOINT": {
+		good: map[string]string{"http://u:s3cret@collector:4318": "http://******@collector:4318"},
+		bad: map[string]string{
+			"collector:4318":         "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://collector:4318",
+			"grpc://collector:4317":  "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://collector:4318",
+			"http://u:s3cret@:x/y z": "OTEL_EXPORTER_OTLP_ENDPOINT: must be a URL such as http://collector:4318",
+		},
+	},
+	"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": {
+		good: map[string]string{"https://collector/v1/traces": "https://collector/v1/traces"},
+		bad:  map[string]string{"/v1/traces": "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must be a URL such as http://collector:4318"},
+	},
+	"OTEL_TRACES_EXPORTER": {
+		good: map[string]string{"otlp": "otlp", "none": "none"},
+		bad:  map[string]string{"zipkin": `OTEL_TRACES_EXPORTER="zipkin": must be otlp or none`},
+	},
+	"OTEL_EXPORTER_OTLP_PROTOCOL": {
+		absent: "http/protobuf",
+		good:   map[string]string{"http/protobuf": "http/protobuf"},
+		bad:    map[string]string{"grpc": `OTEL_EXPORTER_OTLP_PROTOCOL="grpc": must be http/protobuf`},
+	},
+	"OTEL_EXPORTER_OTLP_HEADERS": {
+		good: map[string]string{"a=s3cret": masked, "a=s3cret%201,b=2": masked},
+		bad:  map[string]string{"s3cret": "OTEL_EXPORTER_OTLP_HEADERS: must be name=value, or several separated by commas"},
+	},
+	"OTEL_EXPORTER_OTLP_CERTIFICATE": {
+		good: map[string]string{"/etc/ca.crt": "/etc/ca.crt"},
+	},
+	"OTEL_EXPORTER_OTLP_TIMEOUT": {
+		absent: "10000",
+		empty:  `OTEL_EXPORTER_OTLP_TIMEOUT="": set but empty; ` + badNumber,
+		good:   map[string]string{"500": "500"},
+		bad:    map[string]string{"0": "OTEL_EXPORTER_OTLP_TIMEOUT=0: must be above 0", "10s": `OTEL_EXPORTER_OTLP_TIMEOUT="10s": ` + badNumber},
+	},
+	"OTEL_SDK_DISABLED": {
+		good: map[string]string{"true": "true"},
+	},
 	"METRICS_ADDR": {
 		absent: ":9090",
-		empty:  `METRICS_ADDR="": ` + badListen,
 		good:   map[string]string{"127.0.0.1:1": "127.0.0.1:1"},
-		bad:    map[string]string{"9090": `METRICS_ADDR="9090": ` + badListen},
+		bad:    map[string]string{"9090": `METRICS_ADDR="9090": ` + badListen + ", or empty"},
 	},
 	"PPROF_ADDR": {
 		good: map[string]string{":6060": ":6060", "127.0.0.1:1": "127.0.0.1:1"},

@@ -2,14 +2,35 @@ package jobs
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"sandbox-provisioner/internal/sandbox"
+	"sandbox-provisioner/internal/telemetry"
+)
+
+// Keys of log fields.
+const (
+	keyError     = "error"
+	keyOp        = "op"
+	keySandboxID = "sandbox_id"
+	keyServer    = "server"
+	keyStream    = "stream"
 )
 
 // ConnectOptions are the options that the protocol needs of a connection: it never gives up, and it keeps nothing to
-// send later. A publish that was reported as failed must not be sent when the connection is back.
+// send later. A publish that was reported as failed must not be sent when the connection is back. The log is told when the
+// connection comes and goes, once each, and at the start.
 func ConnectOptions(name string, log *slog.Logger) []nats.Option {
+	link := telemetry.NewLink("NATS", log)
+	up := func(nc *nats.Conn) { link.Up(slog.String(keyServer, nc.ConnectedUrlRedacted())) }
+	down := func(_ *nats.Conn, err error) {
+		if err != nil { // nil: it was closed by us
+			link.Down(err)
+		}
+	}
 	return []nats.Option{
 		nats.Name(name),
 		nats.RetryOnFailedConnect(true),
@@ -20,16 +41,21 @@ func ConnectOptions(name string, log *slog.Logger) []nats.Option {
 		nats.Timeout(2 * time.Second),
 		nats.PingInterval(5 * time.Second),
 		nats.MaxPingsOutstanding(2),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil: it was closed by us
-				log.Warn("NATS connection lost", slog.Any("error", err))
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("NATS connection is back", slog.String("server", nc.ConnectedUrlRedacted()))
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			log.Warn("NATS reports an error", slog.Any("error", err))
-		}),
+		nats.ConnectHandler(up),
+		nats.ReconnectHandler(up),
+		nats.DisconnectErrHandler(down),
+		nats.ReconnectErrHandler(down),
+		nats.ErrorHandler(reportErrors(log)),
+	}
+}
+
+// reportErrors tells of errors that concern no request, such as a right that is missing. Most come again with every try.
+func reportErrors(log *slog.Logger) nats.ErrHandler {
+	var last atomic.Value
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		text := sandbox.Plain(err.Error())
+		if last.Swap(text) != text {
+			log.Warn("NATS reports an error", slog.String(keyError, text))
+		}
 	}
 }

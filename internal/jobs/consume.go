@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 )
 
 const (
@@ -37,6 +38,8 @@ type Delivery struct {
 	Attempt int
 	// Until is when NATS may hand the job to somebody else: nothing may be written after it.
 	Until time.Time
+	// Origin is the span that has published the message; it is not valid when nobody traces.
+	Origin trace.SpanContext
 
 	msg jetstream.Msg
 	c   *Consumer
@@ -69,7 +72,7 @@ func (c *Consumer) Fetch(ctx context.Context, n int) (<-chan *Delivery, error) {
 }
 
 func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time) *Delivery {
-	d := &Delivery{ID: idOf(msg.Subject()), Attempt: 1, msg: msg, c: c, Until: c.leaseFrom(asked)}
+	d := &Delivery{ID: idOf(msg.Subject()), Attempt: 1, Origin: carried(msg.Headers()), msg: msg, c: c, Until: c.leaseFrom(asked)}
 	if meta, err := msg.Metadata(); err == nil {
 		d.Attempt = int(min(meta.NumDelivered, 1<<30))
 	}

@@ -43,9 +43,6 @@ type Outcome struct {
 	FailedSeq  uint64 `json:"failed_seq,omitempty"`
 }
 
-// maxMessage bounds the text of an outcome in bytes.
-const maxMessage = 2048
-
 // next starts a record about the intent of v from the record before it.
 func (v View) next(state State, attempts int, now time.Time) Outcome {
 	o := Outcome{Generation: v.Generation(), State: state, Attempts: attempts, UpdatedAt: now}
@@ -72,7 +69,7 @@ func (v View) Success(found *sandbox.State, attempts int, now time.Time) Outcome
 func (v View) Failure(f *sandbox.Failure, attempts int, now time.Time) Outcome {
 	o := v.next(Failed, attempts, now)
 	o.Undoing = true
-	o.Reason, o.Object, o.Message = f.Reason, f.Object, clip(f.Message)
+	o.Reason, o.Object, o.Message = f.Reason, f.Object, sandbox.Plain(f.Message)
 	o.FinishedSeq, o.FailedSeq = v.Seq, v.Seq
 	return o
 }
@@ -88,14 +85,7 @@ func (v View) Undone(now time.Time) Outcome {
 func (v View) Progress(state State, r *sandbox.Retry, attempts int, now time.Time) Outcome {
 	o := v.next(state, attempts, now)
 	if r != nil {
-		o.Reason, o.Object, o.Message = r.Reason, r.Object, clip(r.Error())
+		o.Reason, o.Object, o.Message = r.Reason, r.Object, sandbox.Plain(r.Error())
 	}
 	return o
-}
-
-func clip(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return s[:maxMessage]
 }

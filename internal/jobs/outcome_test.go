@@ -81,8 +81,8 @@ func TestProgressSaysWhyItTakesLong(t *testing.T) {
 
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", maxMessage+1)
-	require.Len(t, present(3, nil).Failure(&sandbox.Failure{Message: long}, 1, noon).Message, maxMessage)
-	require.Len(t, present(3, nil).Progress(Retrying, &sandbox.Retry{Err: errors.New(long)}, 1, noon).Message, maxMessage)
+	long := strings.Repeat("x", sandbox.MaxPlain+1)
+	require.Len(t, present(3, nil).Failure(&sandbox.Failure{Message: long}, 1, noon).Message, sandbox.MaxPlain)
+	require.Len(t, present(3, nil).Progress(Retrying, &sandbox.Retry{Err: errors.New(long)}, 1, noon).Message, sandbox.MaxPlain)
 	require.Equal(t, long[1:], present(3, nil).Failure(&sandbox.Failure{Message: long[1:]}, 1, noon).Message)
 }

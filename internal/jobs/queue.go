@@ -128,6 +128,7 @@ func (q *Queue) look(ctx context.Context, s *streams, id string) (View, error) {
 	}
 	if intent != nil {
 		v.Seq = intent.Sequence
+		v.Origin = carried(intent.Header)
 		v.Intent, v.Malformed = decodeIntent(intent.Data, id)
 	}
 	return v, nil
@@ -146,7 +147,7 @@ func last(ctx context.Context, s jetstream.Stream, subject string) (*jetstream.R
 func (q *Queue) decodeOutcome(data []byte, stream int64) *Outcome {
 	var o Outcome
 	if err := json.Unmarshal(data, &o); err != nil {
-		q.log.Warn("an outcome cannot be read and is ignored", slog.Any("error", err))
+		q.log.Warn("an outcome cannot be read and is ignored", slog.String(keyError, err.Error()))
 		return nil
 	}
 	if o.Generation.Stream != stream {
@@ -167,7 +168,9 @@ func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
 	if s.identity != v.Stream {
 		return View{}, ErrConflict
 	}
+	ctx, span := startWrite(ctx, intentRoot, v.ID)
 	seq, err := q.write(ctx, intentRoot, v.ID, in, v.Seq)
+	endWrite(span, err)
 	if err != nil {
 		return View{}, err
 	}
@@ -175,7 +178,7 @@ func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
 		// The intent is stored, but perhaps in another stream. It is found by its RequestID.
 		return View{}, ErrConflict
 	}
-	v.Seq, v.Intent, v.Malformed = seq, &in, nil
+	v.Seq, v.Intent, v.Malformed, v.Origin = seq, &in, nil, span.SpanContext()
 	return v, nil
 }
 
@@ -191,7 +194,9 @@ func (q *Queue) Record(ctx context.Context, v View, o Outcome) (View, error) {
 	if s.identity != v.Stream {
 		return View{}, ErrConflict
 	}
+	ctx, span := startWrite(ctx, outcomeRoot, v.ID)
 	seq, err := q.write(ctx, outcomeRoot, v.ID, o, v.OutcomeSeq)
+	endWrite(span, err)
 	if err != nil {
 		return View{}, err
 	}
@@ -205,7 +210,10 @@ func (q *Queue) write(ctx context.Context, root, id string, body any, seq uint64
 	if err != nil {
 		return 0, fmt.Errorf("encode: %w", err)
 	}
-	ack, err := q.js.Publish(ctx, q.subject(root, id), data,
+	msg := nats.NewMsg(q.subject(root, id))
+	msg.Data = data
+	carry(ctx, msg)
+	ack, err := q.js.PublishMsg(ctx, msg,
 		jetstream.WithExpectLastSequencePerSubject(seq), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return 0, writeError(err)
@@ -294,7 +302,7 @@ func (q *Queue) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstre
 		return q.js.Stream(ctx, cfg.Name)
 	}
 	if err == nil {
-		q.log.Info("stream created", slog.String("stream", cfg.Name))
+		q.log.Info("stream created", slog.String(keyStream, cfg.Name))
 	}
 	return s, err
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
+
+	"sandbox-provisioner/internal/sandbox"
 )
 
 // Parts of Retention: an intent is renewed when half of it is over, and looked for so often that several looks may fail.
@@ -31,7 +34,7 @@ func (q *Queue) KeepUnfinished(ctx context.Context) {
 		case <-timer.C:
 		}
 		if err := q.renew(ctx); err != nil && ctx.Err() == nil {
-			q.log.Warn("not all unfinished jobs could be renewed", slog.Any("error", err))
+			q.log.Warn("not all unfinished jobs could be renewed", slog.String(keyError, sandbox.Plain(err.Error())))
 		}
 	}
 }
@@ -95,14 +98,14 @@ func (q *Queue) renewOne(ctx context.Context, id string, seq uint64) error {
 	if err != nil || v.Seq != seq || v.Intent == nil || (v.Finished() && !v.Outcome.Undoing) {
 		return err
 	}
-	_, err = q.Publish(ctx, v, v.again())
+	_, err = q.Publish(trace.ContextWithRemoteSpanContext(ctx, v.Origin), v, v.again()) // it is still the same request
 	switch {
 	case errors.Is(err, ErrConflict):
 		return nil // something newer was asked for
 	case err != nil:
 		return fmt.Errorf("renew: %w", err)
 	}
-	q.log.Info("unfinished job renewed", slog.String("sandbox_id", id), slog.String("op", string(v.Intent.Op)))
+	q.log.Info("unfinished job renewed", slog.String(keySandboxID, id), slog.String(keyOp, string(v.Intent.Op)))
 	return nil
 }
 

@@ -3,6 +3,8 @@ package jobs
 import (
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sandbox-provisioner/internal/sandbox"
 )
 
@@ -24,6 +26,8 @@ type View struct {
 	OutcomeStream int64
 	// OutcomeSeq is the position of the last outcome in its own stream, whoever it is about; 0 when there is none.
 	OutcomeSeq uint64
+	// Origin is the span that has published the last intent; it is not valid when nobody traces.
+	Origin trace.SpanContext
 }
 
 // Generation is that of the last intent.

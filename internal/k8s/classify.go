@@ -14,6 +14,13 @@ import (
 
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
 
+// said is an error of Kubernetes in words that may be shown.
+type said struct{ err error }
+
+func (e said) Error() string { return sandbox.Plain(e.err.Error()) }
+
+func (e said) Unwrap() error { return e.err }
+
 // classify is the one place that says what an error of Kubernetes means: a *sandbox.Failure is final, a *sandbox.Retry
 // passes. nil stays nil.
 func classify(kind string, err error) error {
@@ -22,13 +29,13 @@ func classify(kind string, err error) error {
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return &sandbox.Retry{Reason: sandbox.ReasonUnavailable, Object: kind, Err: err}
+		return &sandbox.Retry{Reason: sandbox.ReasonUnavailable, Object: kind, Err: said{err}}
 	}
 	final := func(reason sandbox.Reason) error {
-		return &sandbox.Failure{Reason: reason, Object: kind, Message: err.Error()}
+		return &sandbox.Failure{Reason: reason, Object: kind, Message: sandbox.Plain(err.Error())}
 	}
 	passing := func(reason sandbox.Reason, after time.Duration) error {
-		return &sandbox.Retry{Reason: reason, Object: kind, After: after, Err: err}
+		return &sandbox.Retry{Reason: reason, Object: kind, After: after, Err: said{err}}
 	}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	suggested := time.Duration(seconds) * time.Second

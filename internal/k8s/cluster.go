@@ -4,6 +4,7 @@ package k8s
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,14 +32,20 @@ type Cluster struct {
 	set      Settings
 	pods     half[*corev1.Pod, *corev1.PodList]
 	services half[*corev1.Service, *corev1.ServiceList]
+	// events may be nil: nothing but explanations comes from there.
+	events EventClient
+	// pinged is when Ping was last called or returned, in Unix nanoseconds.
+	pinged atomic.Int64
 }
 
 // New returns the Cluster behind a client. No request takes longer than timeout.
 func New(core *Core, set Settings, timeout time.Duration) *Cluster {
-	return NewWithClients(core.Pods(set.Namespace), core.Services(set.Namespace), set, timeout)
+	c := NewWithClients(core.Pods(set.Namespace), core.Services(set.Namespace), set, timeout)
+	c.events = core.Events(set.Namespace)
+	return c
 }
 
-// NewWithClients is New for clients of another make.
+// NewWithClients is New for clients of another make, and without Events.
 func NewWithClients(pods PodClient, services ServiceClient, set Settings, timeout time.Duration) *Cluster {
 	return &Cluster{
 		set:      set,
@@ -49,6 +56,9 @@ func NewWithClients(pods PodClient, services ServiceClient, set Settings, timeou
 
 // Ping tells whether the cluster answers, and lets us read.
 func (c *Cluster) Ping(ctx context.Context) error {
+	note := func() { c.pinged.Store(time.Now().UnixNano()) }
+	note()
+	defer note()
 	// From any version that is at hand, "0", the API server would send all sandboxes, whatever the limit.
 	_, err := c.pods.list(ctx, metav1.ListOptions{Limit: 1, LabelSelector: selector})
 	return err

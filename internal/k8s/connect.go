@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"sandbox-provisioner/internal/sandbox"
 	"sandbox-provisioner/internal/version"
 )
 
@@ -41,11 +44,21 @@ func (c Connection) Validate() error {
 		problems = append(problems, fmt.Errorf("K8S_REQUEST_TIMEOUT=%v: must be more than 0s", c.RequestTimeout))
 	}
 	if c.APIServer != "" {
-		if _, _, err := rest.DefaultServerURL(c.APIServer, "", schema.GroupVersion{}, true); err != nil {
+		if !isServer(c.APIServer) {
 			problems = append(problems, errors.New("K8S_API_SERVER: must be a URL such as https://host.docker.internal:6443"))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// isServer tells whether client-go can find a server by that name, and somebody has meant one: it takes any word for a host.
+func isServer(server string) bool {
+	if _, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, true); err != nil {
+		return false
+	}
+	_, port, _ := net.SplitHostPort(server)
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil || strings.HasPrefix(server, "https://") || strings.HasPrefix(server, "http://")
 }
 
 // Connect finds the cluster: by the kubeconfig, or, where that is missing, by the service account of the Pod that we run in.
@@ -71,7 +84,7 @@ func (s surroundings) connect(ctx context.Context, c Connection, log *slog.Logge
 	}
 	if isLoopback(cfg.Host) && s.inContainer() {
 		log.Warn("the API server's address is a loopback address, which inside a container is the container itself;"+
-			" set K8S_API_SERVER to an address of the host, such as https://host.docker.internal:6443", slog.String(keyServer, cfg.Host))
+			" set K8S_API_SERVER to an address of the host, such as https://host.docker.internal:6443", slog.String(keyServer, sandbox.Plain(cfg.Host)))
 	}
 	cfg.UserAgent = "sandbox-provisioner/" + strings.Trim(version.Get().Version, "()")
 	cfg.Timeout = c.RequestTimeout
@@ -106,13 +119,12 @@ func (s surroundings) find(ctx context.Context, c Connection, log *slog.Logger) 
 			return nil, err
 		}
 		if cfg != nil {
-			log.Info("using kubeconfig", slog.String(keyPath, c.KubeconfigPath), slog.String(keyServer, cfg.Host))
+			log.Info("using KUBECONFIG_PATH", slog.String(keyServer, sandbox.Plain(cfg.Host)))
 			return cfg, nil
 		}
 		cfg, err = s.inCluster()
 		if err == nil {
-			log.Info("no kubeconfig, using the in-cluster configuration",
-				slog.String(keyPath, c.KubeconfigPath), slog.String(keyServer, cfg.Host))
+			log.Info("no file at KUBECONFIG_PATH, using the in-cluster configuration", slog.String(keyServer, cfg.Host))
 			return cfg, nil
 		}
 		// Without a path there is nothing to wait for.
@@ -173,13 +185,13 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 func replaceServer(cfg *rest.Config, c Connection, log *slog.Logger) {
 	cfg.Host = c.APIServer
 	if c.TLSVerify {
-		log.Info("K8S_API_SERVER replaces the server; TLS is verified", slog.String(keyServer, cfg.Host))
+		log.Info("K8S_API_SERVER replaces the server; TLS is verified", slog.String(keyServer, sandbox.Plain(cfg.Host)))
 		return
 	}
 	cfg.Insecure = true
 	cfg.CAData, cfg.CAFile = nil, ""
 	log.Warn("K8S_API_SERVER replaces the server; TLS verification is off although credentials are sent;"+
-		" K8S_TLS_VERIFY=true keeps it on", slog.String(keyServer, cfg.Host))
+		" K8S_TLS_VERIFY=true keeps it on", slog.String(keyServer, sandbox.Plain(cfg.Host)))
 }
 
 func isLoopback(server string) bool {

@@ -294,7 +294,10 @@ func TestConnectionsThatCannotWorkAreRefused(t *testing.T) {
 		{"a host and a port", func(c *Connection) { c.APIServer = "10.0.0.7:6443" }, ""},
 		{"a wait before now", func(c *Connection) { c.KubeconfigWait = -1 }, "KUBECONFIG_WAIT"},
 		{"no time for a request", func(c *Connection) { c.RequestTimeout = 0 }, "K8S_REQUEST_TIMEOUT"},
+		{"an address and a port", func(c *Connection) { c.APIServer = "[::1]:6443" }, ""},
 		{"a server that is no URL", func(c *Connection) { c.APIServer = "not a url" }, "K8S_API_SERVER"},
+		{"a server that is a word", func(c *Connection) { c.APIServer = "notaurl" }, "K8S_API_SERVER"},
+		{"a server of another scheme", func(c *Connection) { c.APIServer = "ftp://host" }, "K8S_API_SERVER"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

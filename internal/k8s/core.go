@@ -55,6 +55,13 @@ func (c *Core) Services(namespace string) *gentype.ClientWithList[*corev1.Servic
 		gentype.PrefersProtobuf[*corev1.Service]())
 }
 
+// Events is the client of the events of a namespace.
+func (c *Core) Events(namespace string) *gentype.ClientWithList[*corev1.Event, *corev1.EventList] {
+	return gentype.NewClientWithList("events", c.rest, parameters, namespace,
+		func() *corev1.Event { return &corev1.Event{} }, func() *corev1.EventList { return &corev1.EventList{} },
+		gentype.PrefersProtobuf[*corev1.Event]())
+}
+
 // Namespaces is the client of the namespaces.
 func (c *Core) Namespaces() *gentype.Client[*corev1.Namespace] {
 	return gentype.NewClient("namespaces", c.rest, parameters, "",

@@ -193,11 +193,27 @@ func (m *memoryServices) List(ctx context.Context, opts metav1.ListOptions) (*co
 	return l, nil
 }
 
+// memoryEvents answers every request with the Events that it holds.
+type memoryEvents struct {
+	items     []corev1.Event
+	fault     func(ctx context.Context) error
+	selectors []string
+}
+
+func (m *memoryEvents) List(ctx context.Context, opts metav1.ListOptions) (*corev1.EventList, error) {
+	m.selectors = append(m.selectors, opts.FieldSelector)
+	if m.fault != nil {
+		return nil, m.fault(ctx)
+	}
+	return &corev1.EventList{Items: m.items}, nil
+}
+
 // A fixture is a Cluster in memory.
 type fixture struct {
 	*Cluster
 	pods     *memoryPods
 	services *memoryServices
+	events   *memoryEvents
 }
 
 const requestTimeout = 5 * time.Second
@@ -228,6 +244,8 @@ func newFixture(change ...func(*Settings)) *fixture {
 		}},
 	}
 	f.Cluster = NewWithClients(f.pods, f.services, set, requestTimeout)
+	f.events = &memoryEvents{}
+	f.Cluster.events = f.events
 	return f
 }
 

@@ -128,12 +128,15 @@ func (t throttle) Wait(ctx context.Context) error {
 // pingInterval is how old the word of the API server may be on which the metrics report it as reachable.
 const pingInterval = 10 * time.Second
 
-// KeepPinging asks the cluster now and then until ctx ends, so that the metrics tell whether it answers when nobody else asks.
-func (c *Cluster) KeepPinging(ctx context.Context) {
+// KeepPinging pings the cluster now and then until ctx ends, when nobody else does, so that the metrics tell whether it answers. note
+// is told of each answer. During an outage others ping all the time.
+func (c *Cluster) KeepPinging(ctx context.Context, note func(error)) {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		_ = c.Ping(ctx) // the transport has seen it
+		if time.Since(time.Unix(0, c.pinged.Load())) >= pingInterval/2 {
+			note(c.Ping(ctx))
+		}
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,9 +98,9 @@ func TestRequestsAreCountedByWhatCameBack(t *testing.T) {
 
 func TestAClusterIsReachableWhenItHasAnsweredLast(t *testing.T) {
 	t.Parallel()
-	down := false
+	var down atomic.Bool
 	c, registry := instrumented(t, func(w http.ResponseWriter, r *http.Request) {
-		if down {
+		if down.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		http.Error(w, "busy", http.StatusInternalServerError)
@@ -111,10 +113,10 @@ func TestAClusterIsReachableWhenItHasAnsweredLast(t *testing.T) {
 	cancel()
 	require.Error(t, c.Ping(gone))
 	require.Equal(t, 1., reachable(), "a request that we gave up says nothing")
-	down = true
+	down.Store(true)
 	require.Error(t, c.Ping(t.Context()))
 	require.Zero(t, reachable())
-	down = false
+	down.Store(false)
 	require.Error(t, c.Ping(t.Context()))
 	require.Equal(t, 1., reachable())
 }
@@ -142,8 +144,25 @@ func TestTheClusterIsPingedWhenNobodyElseAsks(t *testing.T) {
 		f.pods.fault = func(context.Context, string) error { pings++; return nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		f.KeepPinging(ctx)
+		noted := 0
+		f.KeepPinging(ctx, func(error) { noted++ })
 		require.InDelta(t, 6, pings, 1)
+		require.Equal(t, pings, noted)
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var others sync.WaitGroup
+		others.Go(func() {
+			for ctx.Err() == nil {
+				_ = f.Ping(ctx)
+				time.Sleep(4 * time.Second)
+			}
+		})
+		defer others.Wait()
+		synctest.Wait()
+		noted = 0
+		f.KeepPinging(ctx, func(error) { noted++ })
+		require.Zero(t, noted, "somebody else asks")
 	})
 }
 

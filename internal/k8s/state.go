@@ -6,9 +6,6 @@ import (
 	"sandbox-provisioner/internal/sandbox"
 )
 
-// maxMessage bounds the explanation of a state, in bytes.
-const maxMessage = 1024
-
 // state says what the two objects amount to; nil stands for one that does not exist.
 func (s Settings) state(id string, pod *corev1.Pod, service *corev1.Service) sandbox.State {
 	st := sandbox.State{ID: id, Status: sandbox.NotFound}
@@ -29,7 +26,8 @@ func (s Settings) state(id string, pod *corev1.Pod, service *corev1.Service) san
 	st.Generation = generation(pod).Seq
 	st.Ready = isReady(pod)
 	if !st.Ready {
-		st.Reason, st.Message = explain(pod)
+		reason, message := explain(pod)
+		st.Reason, st.Message = sandbox.Plain(reason), sandbox.Plain(message)
 	}
 	return st
 }
@@ -65,18 +63,18 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 // explain says why a Pod is not ready: what its Pod says of itself, else its containers, else its conditions.
 func explain(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Reason != "" {
-		return pod.Status.Reason, clip(pod.Status.Message)
+		return pod.Status.Reason, pod.Status.Message
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if reason, message = explainContainer(&statuses[i]); reason != "" {
-				return reason, clip(message)
+				return reason, message
 			}
 		}
 	}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		if c := condition(pod, kind); c != nil && c.Status == corev1.ConditionFalse && c.Reason != "" {
-			return c.Reason, clip(c.Message)
+			return c.Reason, c.Message
 		}
 	}
 	return "", ""
@@ -99,5 +97,3 @@ func explainContainer(s *corev1.ContainerStatus) (reason, message string) {
 		return waiting.Reason, waiting.Message
 	}
 }
-
-func clip(s string) string { return s[:min(len(s), maxMessage)] }

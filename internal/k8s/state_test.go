@@ -155,6 +155,16 @@ func TestAPodThatIsNotReadySaysWhy(t *testing.T) {
 
 func TestExplanationsAreBounded(t *testing.T) {
 	t.Parallel()
-	_, message := explain(&corev1.Pod{Status: corev1.PodStatus{Reason: "Evicted", Message: strings.Repeat("x", 5000)}})
-	require.Len(t, message, maxMessage)
+	pod := stock().Pod("a1", ask(), by(7))
+	pod.Status = corev1.PodStatus{Reason: "Evicted", Message: strings.Repeat("x", 5000)}
+	require.Len(t, stock().state("a1", pod, nil).Message, sandbox.MaxPlain)
+}
+
+func TestExplanationsHoldNoCredentials(t *testing.T) {
+	t.Parallel()
+	pod := stock().Pod("a1", ask(), by(7))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: "ErrImagePull", Message: "failed to pull \"https://bob:s3cret@registry.example/a\":\n unauthorized",
+	}}}}
+	require.Equal(t, `failed to pull "https://******@registry.example/a": unauthorized`, stock().state("a1", pod, nil).Message)
 }

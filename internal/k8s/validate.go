@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -16,8 +17,11 @@ func (s Settings) Validate() error {
 	refuse := func(name string, value any, way string) {
 		problems = append(problems, fmt.Errorf("%s=%v: %s", name, value, way))
 	}
-	if s.Namespace == "" {
+	switch {
+	case s.Namespace == "":
 		refuse("K8S_NAMESPACE", "", "must not be empty; unset it for deer-flow")
+	case len(validation.IsDNS1123Label(s.Namespace)) > 0:
+		refuse("K8S_NAMESPACE", s.Namespace, "must be 1 to 63 of a-z, 0-9 and -, with a letter or digit first and last")
 	}
 	if s.Image == "" {
 		refuse("SANDBOX_IMAGE", "", "must not be empty; unset it for the stock image")

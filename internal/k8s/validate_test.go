@@ -17,6 +17,7 @@ func TestSettingsThatWork(t *testing.T) {
 		"claims need no host paths":   func(s *Settings) { bothClaims(s); s.BaseDir, s.ThreadsPath = "", "" },
 		"the base follows threads":    func(s *Settings) { s.BaseDir = "" },
 		"a share is a base":           func(s *Settings) { s.BaseDir = `\\nas\deer` },
+		"the longest namespace":       func(s *Settings) { s.Namespace = "0" + strings.Repeat("-", 61) + "z" },
 		"no time to end":              func(s *Settings) { s.TerminationGracePeriod = 0 },
 		"a template without a claim":  func(s *Settings) { s.SkillsSubPathTemplate = "{user_id}" },
 		"the first and the last port": func(s *Settings) { s.Port = 65535 },
@@ -38,6 +39,10 @@ func TestSettingsThatWouldFailEverySandboxAreRefused(t *testing.T) {
 		want string
 	}{
 		{"no namespace", func(s *Settings) { s.Namespace = "" }, "K8S_NAMESPACE=: "},
+		{"a namespace with a capital", func(s *Settings) { s.Namespace = "Foo" }, "K8S_NAMESPACE=Foo: must be 1 to 63 of"},
+		{"a namespace with another sign", func(s *Settings) { s.Namespace = "foo_" }, "K8S_NAMESPACE=foo_: "},
+		{"a namespace with a dot", func(s *Settings) { s.Namespace = "a.b" }, "K8S_NAMESPACE=a.b: "},
+		{"a namespace that is too long", func(s *Settings) { s.Namespace = strings.Repeat("a", 64) }, "K8S_NAMESPACE=aaa"},
 		{"no image", func(s *Settings) { s.Image = "" }, "SANDBOX_IMAGE=: "},
 		{"port 0", func(s *Settings) { s.Port = 0 }, "SANDBOX_CONTAINER_PORT=0: "},
 		{"port 65536", func(s *Settings) { s.Port = 65536 }, "SANDBOX_CONTAINER_PORT=65536: "},

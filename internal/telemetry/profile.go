@@ -36,7 +36,7 @@ func ServeProfiles(ctx context.Context, addr string, log *slog.Logger) error {
 		defer close(stopped)
 		_ = server.Close()
 	})()
-	log.Info("serving profiles", slog.String("addr", listener.Addr().String()))
+	log.Info("serving profiles", slog.String(keyAddr, listener.Addr().String()))
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("profiles: %w", err)
 	}

@@ -73,7 +73,7 @@ func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, log *s
 		defer close(stopped)
 		_ = server.Close()
 	})()
-	log.Info("serving metrics", slog.String("addr", listener.Addr().String()))
+	log.Info("serving metrics", slog.String(keyAddr, listener.Addr().String()))
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("metrics: %w", err)
 	}

@@ -37,6 +37,8 @@ type Program interface {
 	Stop()
 	// Client talks to the REST API of an api.
 	Client() Client
+	// Log is what it has logged so far, over all its starts.
+	Log() string
 
 	// end stops it without asking whether it ends well.
 	end()

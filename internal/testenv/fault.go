@@ -28,6 +28,7 @@ const (
 	Unschedulable     = "unschedulable"
 	HangInTermination = "hang-in-termination"
 	Evicted           = "evicted"
+	NotReady          = "not-ready"
 )
 
 var controlClient = &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}

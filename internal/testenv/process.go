@@ -117,6 +117,9 @@ func (p *Process) signal(s syscall.Signal) {
 // Client implements Program.
 func (p *Process) Client() Client { return Client{URL: "http://" + p.env["LISTEN_ADDR"], Key: Key} }
 
+// Log implements Program.
+func (p *Process) Log() string { return p.log.String() }
+
 func (p *Process) end() { p.Kill() }
 
 func (p *Process) metrics() string { return "http://" + p.env["METRICS_ADDR"] }

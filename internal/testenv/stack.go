@@ -104,6 +104,9 @@ func (i *Instance) Stop() {
 // Client implements Program.
 func (i *Instance) Client() Client { return Client{URL: "http://" + i.env["LISTEN_ADDR"], Key: Key} }
 
+// Log implements Program.
+func (i *Instance) Log() string { return i.log.String() }
+
 func (i *Instance) end() { i.Stop() }
 
 func (i *Instance) metrics() string { return "http://" + i.env["METRICS_ADDR"] }

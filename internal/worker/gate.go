@@ -17,6 +17,8 @@ type gate struct {
 
 	mu     sync.Mutex
 	closed bool
+	// starved tells whether the last request for jobs has failed.
+	starved bool
 }
 
 func newGate(ping func(context.Context) error, log *slog.Logger) *gate {
@@ -37,7 +39,7 @@ func (g *gate) shut(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
-		g.log.Warn("Kubernetes does not answer, jobs wait", slog.Any("error", err))
+		g.log.Debug("jobs wait until Kubernetes answers", plain(err))
 	}
 	g.closed = true
 }
@@ -56,17 +58,33 @@ func (g *gate) wait(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = false
-	g.log.Info("Kubernetes answers")
 	return nil
 }
 
-// pause waits a moment after jobs could not be fetched.
+// pause waits a moment after jobs could not be fetched. Only the first time is worth a line.
 func (g *gate) pause(ctx context.Context, err error) {
-	g.log.Warn("jobs cannot be fetched", slog.Any("error", err))
+	g.mu.Lock()
+	level := slog.LevelWarn
+	if g.starved {
+		level = slog.LevelDebug
+	}
+	g.starved = true
+	g.mu.Unlock()
+	g.log.LogAttrs(ctx, level, "jobs cannot be fetched", plain(err))
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+// fetched is the end of pauses.
+func (g *gate) fetched() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.starved {
+		g.log.Info("jobs are fetched again")
+	}
+	g.starved = false
 }

@@ -3,11 +3,14 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sandbox-provisioner/internal/telemetry/telemetrytest"
 )
 
 func TestAnOpenGateAsksNobody(t *testing.T) {
@@ -48,6 +51,25 @@ func TestAGateThatIsShutForNothingOpensAtOnce(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, g.wait(t.Context()))
 		require.Zero(t, time.Since(start))
+	})
+}
+
+func TestTheLogIsToldOnceThatJobsCannotBeFetched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &telemetrytest.Log{}
+		g := newGate(nil, slog.New(slog.NewTextHandler(log, nil)))
+		g.fetched()
+		require.Empty(t, log.String(), "that jobs are fetched is nothing new")
+		for range 100 {
+			g.pause(t.Context(), errors.New("NATS is not available"))
+		}
+		require.Equal(t, 1, log.Count("jobs cannot be fetched"))
+		g.fetched()
+		g.fetched()
+		require.Equal(t, 1, log.Count("jobs are fetched again"))
+		g.pause(t.Context(), errors.New("NATS is not available"))
+		require.Equal(t, 2, log.Count("jobs cannot be fetched"))
 	})
 }
 

@@ -142,16 +142,9 @@ func (a attempt) ended(result string, now time.Time) {
 	a.m.duration.WithLabelValues(op(a.v), result).Observe(now.Sub(a.start).Seconds())
 }
 
-// recorded is the end of an attempt whose outcome was, or was not, recorded.
-func (a attempt) recorded(ctx context.Context, o jobs.Outcome, err error, now time.Time) {
-	switch {
-	case errors.Is(err, jobs.ErrConflict):
-		a.ended(superseded, now)
-		return
-	case err != nil:
-		a.handedBack(ctx, err, now)
-		return
-	case o.State == jobs.Failed:
+// recorded is the end of an attempt whose outcome was recorded.
+func (a attempt) recorded(o jobs.Outcome, now time.Time) {
+	if o.State == jobs.Failed {
 		a.ended(failed, now)
 		a.m.outcomes.WithLabelValues(op(a.v), failed, string(o.Reason)).Inc()
 		return

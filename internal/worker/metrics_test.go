@@ -237,6 +237,6 @@ func BenchmarkAttempt(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now := time.Now()
-		f.metrics.attempt(v, now).recorded(b.Context(), o, nil, now)
+		f.metrics.attempt(v, now).recorded(o, now)
 	}
 }

@@ -4,9 +4,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/sandbox"
@@ -36,6 +39,8 @@ type Reconciler struct {
 	cluster Cluster
 	metrics *Metrics
 	census  Census
+	log     *slog.Logger
+	tracer  trace.Tracer
 	now     func() time.Time
 	// quick is the policy of the tries in place.
 	quick func() backoff.BackOff
@@ -43,11 +48,21 @@ type Reconciler struct {
 	slow time.Duration
 }
 
-// NewReconciler returns a Reconciler. Without a census, which may be nil, new Pods are told to nobody.
+// NewReconciler returns a Reconciler that tells nobody how it goes. Without a census, which may be nil, new Pods are told to nobody.
 func NewReconciler(records Records, cluster Cluster, metrics *Metrics, census Census) *Reconciler {
 	return &Reconciler{
-		records: records, cluster: cluster, metrics: metrics, census: census, now: time.Now, quick: quickTries, slow: time.Second,
+		records: records, cluster: cluster, metrics: metrics, census: census, log: slog.New(slog.DiscardHandler), tracer: noop.Tracer{},
+		now: time.Now, quick: quickTries, slow: time.Second,
 	}
+}
+
+// Telling lets the Reconciler tell log of each job that has ended, and make spans of its attempts, unless tracing is nil.
+func (r *Reconciler) Telling(log *slog.Logger, tracing trace.TracerProvider) *Reconciler {
+	r.log = log
+	if tracing != nil {
+		r.tracer = tracing.Tracer(tracerName)
+	}
+	return r
 }
 
 // Reconcile carries out the last intent of id and records its outcome. It is level-triggered: what it does depends on the
@@ -65,35 +80,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) erro
 		case v.Finished():
 			return r.tidy(ctx, v)
 		}
-		measured := r.metrics.attempt(v, r.now())
-		v, outcome, err := r.carryOut(ctx, v, attempt)
-		if err != nil {
-			measured.handedBack(ctx, err, r.now())
+		again, err := r.once(ctx, v, attempt)
+		if !again {
 			return err
 		}
-		// Look again after acting: a newer intent may have been carried out meanwhile, before what was just written.
-		again, err := r.records.Look(ctx, id)
-		if err != nil {
-			measured.handedBack(ctx, err, r.now())
-			return err
-		}
-		if again.Generation() != v.Generation() {
-			measured.ended(superseded, r.now())
-			continue
-		}
-		v, err = r.records.Record(ctx, v, outcome)
-		measured.recorded(ctx, outcome, err, r.now())
-		switch {
-		case errors.Is(err, jobs.ErrConflict):
-			continue // somebody else recorded something since v was read: what was done may have been undone
-		case err != nil:
-			return err
-		case outcome.State == jobs.Failed:
-			return r.tidy(ctx, v)
-		}
-		r.announce(v)
-		return nil
 	}
+}
+
+// once carries out the last intent of v and records its outcome. again tells that there is something else to look at by now.
+func (r *Reconciler) once(ctx context.Context, v jobs.View, attempt int) (again bool, err error) {
+	ctx, told := r.report(ctx, v, attempt)
+	defer told.end()
+	v, outcome, err := r.carryOut(ctx, v, attempt)
+	if err != nil {
+		told.handedBack(ctx, err)
+		return false, err
+	}
+	// Look again after acting: a newer intent may have been carried out meanwhile, before what was just written.
+	last, err := r.records.Look(ctx, v.ID)
+	if err != nil {
+		told.handedBack(ctx, err)
+		return false, err
+	}
+	if last.Generation() != v.Generation() {
+		told.superseded(ctx)
+		return true, nil
+	}
+	v, err = r.records.Record(ctx, v, outcome)
+	told.recorded(ctx, outcome, err)
+	switch {
+	case errors.Is(err, jobs.ErrConflict):
+		return true, nil // somebody else recorded something since v was read: what was done may have been undone
+	case err != nil:
+		return false, err
+	case outcome.State == jobs.Failed:
+		return false, r.tidy(ctx, v)
+	}
+	r.announce(v)
+	return false, nil
 }
 
 // announce tells the census of a Pod that the last intent of v has made, and not found.

@@ -64,7 +64,7 @@ func (s *Sweep) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if err := s.Once(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("sweep not complete", slog.Any("error", err))
+			s.log.Warn("sweep not complete", plain(err))
 		}
 	}
 }
@@ -116,8 +116,8 @@ func (s *Sweep) look(ctx context.Context, found k8s.Sighting, half time.Time) er
 		return nil
 	}
 	s.metrics.findings.WithLabelValues(what.kind, string(what.debt)).Inc()
-	s.log.Warn("sweep found something wrong", slog.String("sandbox_id", v.ID), slog.String("kind", what.kind),
-		slog.String("action", string(what.debt)))
+	s.log.Warn("sweep found something wrong", slog.String(keySandboxID, v.ID), slog.String(keyKind, what.kind),
+		slog.String(keyAction, string(what.debt)))
 	switch what.debt {
 	case again:
 		_, err = s.records.Publish(ctx, v, v.Create(*v.Intent.Spec, uuid.NewString(), s.now(), s.jobs.Deadline))

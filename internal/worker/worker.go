@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -61,6 +63,7 @@ func (w *Worker) Run(ctx context.Context) {
 			w.gate.pause(ctx, err)
 			continue
 		}
+		w.gate.fetched()
 		for d := range deliveries {
 			w.metrics.delivered(d)
 			if ctx.Err() != nil {
@@ -91,12 +94,17 @@ func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
 	defer w.metrics.busy.Dec()
 	ctx, release := w.lease(ctx, d)
 	start := time.Now()
-	err := w.reconciler.Reconcile(ctx, d.ID, d.Attempt)
+	err := w.reconciler.Reconcile(trace.ContextWithRemoteSpanContext(ctx, d.Origin), d.ID, d.Attempt)
 	cause := context.Cause(ctx)
 	release()
 	w.settle(d, err, cause)
-	w.log.Debug("job looked at", slog.String("sandbox_id", d.ID), slog.Int("attempt", d.Attempt),
-		slog.Duration("duration", time.Since(start)), slog.Any("error", err))
+	attrs := []slog.Attr{
+		slog.String(keySandboxID, d.ID), slog.Int(keyAttempt, d.Attempt), slog.Duration(keyDuration, time.Since(start)),
+	}
+	if err != nil {
+		attrs = append(attrs, plain(err))
+	}
+	w.log.LogAttrs(ctx, slog.LevelDebug, "delivery settled", attrs...)
 }
 
 // settle is the one place where the end of an attempt becomes an answer to NATS. An answer that is lost makes the job
@@ -108,14 +116,14 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 	switch {
 	case errors.Is(cause, errLeaseLost):
 		// An answer would count all the same, even one that ends the job for him who has it now.
-		w.log.Warn("job given up, it may be somebody else's by now", slog.String("sandbox_id", d.ID))
+		w.log.Debug("job given up, it may be somebody else's by now", slog.String(keySandboxID, d.ID))
 	case err == nil:
 		w.slots.grow()
 		_ = d.Ack()
 	case errors.Is(cause, errDrained):
 		_ = d.Nak(0)
 	case errors.As(err, &failure):
-		w.log.Error("job cannot be read and is dropped", slog.String("sandbox_id", d.ID), slog.Any("error", err))
+		w.log.Error("job cannot be read and is dropped", slog.String(keySandboxID, d.ID), plain(err))
 		_ = d.Term(string(failure.Reason))
 	case errors.As(err, &retry):
 		if retry.Reason == sandbox.ReasonUnavailable {

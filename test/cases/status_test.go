@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"sandbox-provisioner/internal/sandbox"
 	"sandbox-provisioner/internal/testenv"
@@ -227,4 +228,46 @@ func TestAFailingImagePullIsExplainedWhileItLasts(t *testing.T) {
 	})
 	d.Behave(id)
 	d.WaitUntilRunning(id)
+}
+
+// A Pod whose volume cannot be mounted, or whose probe fails, says no more than that it is not ready. The Events do.
+func TestAPodThatSaysNothingIsExplainedByItsNewestWarning(t *testing.T) {
+	t.Parallel()
+	proxy := testenv.Proxy(t, testenv.Cluster(t))
+	d := testenv.Stack(t, testenv.ClusterIP(), testenv.Through(proxy))
+	c, id := d.Client(), "vague"
+	d.Misbehave(id, testenv.Fault{Kind: testenv.NotReady})
+	c.Create(t.Context(), id).Want(t, http.StatusOK)
+	warn := func(uid types.UID, age time.Duration, kind, reason, message string) {
+		t.Helper()
+		seen := metav1.NewTime(time.Now().Add(-age))
+		_, err := d.Cluster.Core.Events(d.Namespace).Create(t.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{GenerateName: "warning-", Namespace: d.Namespace},
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: d.Namespace, Name: sandbox.PodName(id), UID: uid},
+			Type:           kind, Reason: reason, Message: message, FirstTimestamp: seen, LastTimestamp: seen,
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	uid := d.Pod(id).UID
+	warn(uid, -time.Minute, corev1.EventTypeWarning, "FailedMount", "hostPath type check failed: /x is not a directory")
+	warn(uid, time.Minute, corev1.EventTypeWarning, "FailedScheduling", "an old one")
+	warn(uid, -time.Hour, corev1.EventTypeNormal, "Pulled", "not a warning")
+	warn("of-its-predecessor", -time.Hour, corev1.EventTypeWarning, "Killing", "of another Pod")
+	testenv.Until(t, 15*time.Second, func() error {
+		r := c.Get(t.Context(), id).Want(t, http.StatusOK)
+		if r.Body.Reason != "FailedMount" || r.Body.Message != "hostPath type check failed: /x is not a directory" {
+			return errors.New(r.String())
+		}
+		require.False(t, r.Body.Ready)
+		return nil
+	})
+
+	events := proxy.On(testenv.Match{Verb: "list", Resource: "events"}, testenv.Hang)
+	r := c.Get(t.Context(), id).Want(t, http.StatusOK)
+	require.Equal(t, "ContainersNotReady", r.Body.Reason, "what the Pod says itself is better than no answer: %v", r)
+	require.Less(t, r.Took, 2*time.Second, "%v", r)
+	require.Equal(t, 1, events.Hits())
+	list := c.List(t.Context()).Want(t, http.StatusOK)
+	require.Equal(t, "ContainersNotReady", list.Body.Sandboxes[0].Reason)
+	require.Equal(t, 1, events.Hits(), "a list reads no Events")
 }

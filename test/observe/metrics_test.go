@@ -97,7 +97,8 @@ func newDiary(t *testing.T) *diary {
 	return &diary{t: t, proxy: proxy, seen: map[string]*metric{}, Deployment: testenv.Processes(t, testenv.Through(proxy),
 		// Limits that are not reached, and a sweep that has little patience.
 		testenv.Env("K8S_QPS", "1000"), testenv.Env("SWEEP_INTERVAL", "1s"), testenv.Env("ORPHAN_GRACE", "0s"),
-		testenv.Env("CREATE_WAIT", "3s"))}
+		testenv.Env("CREATE_WAIT", "3s"), testenv.Env("PROVISIONER_API_KEYS", "greedy:greedy-secret"),
+		testenv.Env("RATE_LIMIT_RPS", "20"), testenv.Env("RATE_LIMIT_BURST", "40"))}
 }
 
 // scrape reads the metrics of one program, and takes note of them.
@@ -191,11 +192,19 @@ func (d *diary) goodAndBadRequests() {
 	c.Do(t.Context(), http.MethodGet, "/api/nothing", nil).Want(t, http.StatusNotFound)
 	testenv.Client{URL: c.URL, Key: "guess"}.List(t.Context()).Want(t, http.StatusUnauthorized)
 	testenv.Client{URL: c.URL}.List(t.Context()).Want(t, http.StatusUnauthorized)
+	greedy := testenv.Client{URL: c.URL, Key: "greedy-secret"}
+	testenv.Until(t, 10*time.Second, func() error { // a request takes far less than a 20th of a second
+		if r := greedy.Do(t.Context(), http.MethodGet, "/api/capabilities", nil); r.Code != http.StatusTooManyRequests {
+			return errors.New(r.String())
+		}
+		return nil
+	})
 	d.until("api", "the requests", func(v map[string]float64) bool {
 		return v["http_requests_total{code=200,method=POST,route=/api/sandboxes}"] == 6 &&
 			v["http_requests_total{code=202,method=POST,route=/api/sandboxes}"] == 1 &&
 			v["http_requests_total{code=404,method=GET,route=unmatched}"] == 1 &&
 			v["auth_refusals_total{reason=wrong}"] == 1 && v["auth_refusals_total{reason=missing}"] == 1 &&
+			v["rate_limited_total{key=greedy}"] == 1 && v["rate_limited_total{key=default}"] == 0 &&
 			v["intents_published_total{op=present,result=new}"] == 6 && v["intents_published_total{op=present,result=answered}"] == 2 &&
 			v["intents_published_total{op=absent,result=new}"] == 1 && v["kubernetes_reachable"] == 1
 	})

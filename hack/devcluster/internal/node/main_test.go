@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"sandbox-provisioner/hack/devcluster/internal/asset"
+	"sandbox-provisioner/hack/devcluster/asset"
 	"sandbox-provisioner/hack/devcluster/internal/controlplane"
 	"sandbox-provisioner/hack/devcluster/internal/fault"
 	"sandbox-provisioner/hack/devcluster/internal/node"

@@ -1,4 +1,4 @@
-// Package asset finds, downloads or builds the two programs of a Kubernetes control plane.
+// Package asset finds, downloads or builds the programs of Kubernetes: the two of a control plane, or all of a node.
 package asset
 
 import (
@@ -14,8 +14,17 @@ import (
 const Version = "v1.36.3"
 
 const (
-	apiServer = "kube-apiserver"
-	etcd      = "etcd"
+	apiServer         = "kube-apiserver"
+	etcd              = "etcd"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	kubelet           = "kubelet"
+	proxy             = "kube-proxy"
+)
+
+var (
+	controlPlane = []string{etcd, apiServer}
+	wholeNode    = []string{etcd, apiServer, scheduler, proxy, kubelet, controllerManager}
 )
 
 // EnvDir is the variable through which envtest users name a directory that holds both programs already.
@@ -34,44 +43,60 @@ type Finder struct {
 // callers, other processes included, wait for each other instead of building twice.
 func (f Finder) Dir(ctx context.Context) (string, error) {
 	if dir := os.Getenv(EnvDir); dir != "" {
-		if complete(dir) {
+		if complete(dir, controlPlane) {
 			return filepath.Abs(dir)
 		}
 		f.Log.Warn("environment names a directory without kube-apiserver and etcd, looking elsewhere",
 			slog.String("variable", EnvDir), slog.String("dir", dir))
 	}
+	return f.get(ctx, controlPlane, func(dir string) error {
+		downloadErr := f.download(ctx, dir)
+		if downloadErr == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f.Log.Info("prebuilt programs cannot be downloaded, building from source", slog.Any("error", downloadErr))
+		if err := f.build(ctx, dir, controlPlane); err != nil {
+			return fmt.Errorf("no control plane programs: neither downloaded nor built: %w "+
+				"(way out: set %s to a directory that holds kube-apiserver and etcd, for example the one that "+
+				"`setup-envtest use 1.36.x -p path` prints on a machine with internet access)", err, EnvDir)
+		}
+		return nil
+	})
+}
+
+// NodeDir returns the absolute path of a directory that holds every program of Kubernetes that runs on a node: BinDir, after
+// building what is missing there. Nobody offers them for download in one piece.
+func (f Finder) NodeDir(ctx context.Context) (string, error) {
+	return f.get(ctx, wholeNode, func(dir string) error { return f.build(ctx, dir, wholeNode) })
+}
+
+// get returns BinDir once it holds the programs. What is missing is made by one caller at a time, other processes included.
+func (f Finder) get(ctx context.Context, programs []string, fetch func(dir string) error) (string, error) {
 	dir, err := f.binDir()
 	if err != nil {
 		return "", err
 	}
-	if complete(dir) {
+	if complete(dir, programs) {
 		return dir, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make a directory for the control plane's programs: %w", err)
+		return "", fmt.Errorf("make a directory for the programs of Kubernetes: %w", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(dir, ".lock"), func() {
-		f.Log.Info("waiting for another devcluster that is fetching the same programs", slog.String("dir", dir))
+		f.Log.Info("waiting for another process that is fetching the same programs", slog.String("dir", dir))
 	})
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if complete(dir) {
+	if complete(dir, programs) {
 		return dir, nil
 	}
-	downloadErr := f.download(ctx, dir)
-	if downloadErr == nil {
-		return dir, nil
-	}
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	f.Log.Info("prebuilt programs cannot be downloaded, building from source", slog.Any("error", downloadErr))
-	if err := f.build(ctx, dir); err != nil {
-		return "", fmt.Errorf("no control plane programs: neither downloaded nor built: %w "+
-			"(way out: set %s to a directory that holds kube-apiserver and etcd, for example the one that "+
-			"`setup-envtest use 1.36.x -p path` prints on a machine with internet access)", err, EnvDir)
+	if err := fetch(dir); err != nil {
+		return "", err
 	}
 	return dir, nil
 }
@@ -116,8 +141,8 @@ func Root() (string, error) {
 		"run devcluster from within it, or pass the paths as flags")
 }
 
-func complete(dir string) bool {
-	for _, name := range []string{apiServer, etcd} {
+func complete(dir string, programs []string) bool {
+	for _, name := range programs {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 			return false

@@ -114,7 +114,7 @@ func TestPrebuiltProgramsAreDownloadedAndTheirSumIsChecked(t *testing.T) {
 					runtime.GOOS, runtime.GOARCH, c.sum(archive), r.Host)
 			})
 			dir, err := f.Dir(t.Context())
-			if err != nil || !complete(dir) {
+			if err != nil || !complete(dir, controlPlane) {
 				t.Fatalf("wanted both programs, got error %v", err)
 			}
 			if compiled := calls() > 0; compiled != c.compiled {
@@ -150,7 +150,7 @@ func TestConcurrentCallersBuildEachProgramOnce(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
-			if dir, err := f.Dir(t.Context()); err != nil || !complete(dir) {
+			if dir, err := f.Dir(t.Context()); err != nil || !complete(dir, controlPlane) {
 				t.Errorf("wanted both programs, got error %v", err)
 			}
 		})

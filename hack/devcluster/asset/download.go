@@ -100,7 +100,7 @@ func unpack(archive io.Reader, dir string) error {
 			return err
 		}
 	}
-	if !complete(dir) {
+	if !complete(dir, controlPlane) {
 		return errors.New("the archive lacks kube-apiserver or etcd")
 	}
 	return nil

@@ -18,12 +18,9 @@ import (
 
 const progressEvery = 10 * time.Second
 
-// build compiles both programs from the pinned modules. The flags are fixed: changed ones would compile
-// everything again, and kubectl refuses a server that reports the placeholder version.
-func (f Finder) build(ctx context.Context, dir string) error {
-	if _, err := exec.LookPath("go"); err != nil {
-		return errors.New("the go command is not on the PATH: install Go 1.26 or later")
-	}
+// build compiles what is missing from the pinned modules. The flags are fixed: changed ones would compile everything again,
+// and kubectl refuses a server that reports the placeholder version.
+func (f Finder) build(ctx context.Context, dir string, programs []string) error {
 	root, err := Root()
 	if err != nil {
 		return err
@@ -32,44 +29,56 @@ func (f Finder) build(ctx context.Context, dir string) error {
 	const versionPackage = "k8s.io/component-base/version"
 	ldflags := fmt.Sprintf("-X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s",
 		versionPackage, Version, versionPackage, number[0], versionPackage, number[1])
-	steps := []struct{ program, pkg, ldflags, expect string }{
-		{etcd, "go.etcd.io/etcd/server/v3", "", "under a minute"},
-		{apiServer, "k8s.io/kubernetes/cmd/kube-apiserver", ldflags, "4 to 12 minutes from cold on 2 cores"},
-	}
-	for _, step := range steps {
-		if info, err := os.Stat(filepath.Join(dir, step.program)); err == nil && info.Mode()&0o111 != 0 {
+	for _, program := range programs {
+		if info, err := os.Stat(filepath.Join(dir, program)); err == nil && info.Mode()&0o111 != 0 {
 			continue
 		}
-		c := compilation{
-			program: step.program, pkg: step.pkg, ldflags: step.ldflags,
-			module: filepath.Join(root, buildModule), target: filepath.Join(dir, step.program),
-			log: f.Log.With(slog.String("program", step.program)),
+		c := Compilation{
+			Package: "k8s.io/kubernetes/cmd/" + program, LDFlags: ldflags, Expect: "1 to 3 minutes from cold on 2 cores",
+			Module: filepath.Join(root, buildModule), Target: filepath.Join(dir, program), Log: f.Log,
 		}
-		c.log.Info("building from source", slog.String("expected", step.expect))
-		if err := c.run(ctx); err != nil {
+		switch program {
+		case etcd:
+			c.Package, c.LDFlags, c.Expect = "go.etcd.io/etcd/server/v3", "", "under a minute"
+		case apiServer:
+			c.Expect = "4 to 12 minutes from cold on 2 cores"
+		}
+		if err := c.Run(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-type compilation struct {
-	program, pkg, ldflags string
-	module, target        string
-	log                   *slog.Logger
+// A Compilation makes one static program and says how far it is.
+type Compilation struct {
+	// Package is what to compile, in the module in the directory Module.
+	Package, Module string
+	LDFlags         string
+	// Target is the file to make. It appears only when it is complete.
+	Target string
+	// Expect says how long it takes, for the log.
+	Expect string
+	Log    *slog.Logger
 }
 
-func (c compilation) run(ctx context.Context) error {
+// Run blocks until the program is there, the compiler has failed, or ctx has ended.
+func (c Compilation) Run(ctx context.Context) error {
+	if _, err := exec.LookPath("go"); err != nil {
+		return errors.New("the go command is not on the PATH: install Go 1.26 or later")
+	}
 	began := time.Now()
-	temp := c.target + ".building"
+	log := c.Log.With(slog.String("program", filepath.Base(c.Target)))
+	log.Info("building from source", slog.String("expected", c.Expect))
+	temp := c.Target + ".building"
 	defer func() { _ = os.Remove(temp) }()
 
 	args := []string{"build", "-v", "-buildvcs=false"}
-	if c.ldflags != "" {
-		args = append(args, "-ldflags", c.ldflags)
+	if c.LDFlags != "" {
+		args = append(args, "-ldflags", c.LDFlags)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "-o", temp, c.pkg)...)
-	cmd.Dir = c.module
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", temp, c.Package)...)
+	cmd.Dir = c.Module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
 	// The compilers are grandchildren: a group of its own lets a cancelled build take them along.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -85,7 +94,7 @@ func (c compilation) run(ctx context.Context) error {
 	var out output
 	var reading sync.WaitGroup
 	reading.Go(func() { out.read(stderr) })
-	stopTicking := c.tick(began, &out)
+	stopTicking := tick(log, began, &out)
 	reading.Wait()
 	err = cmd.Wait()
 	stopTicking()
@@ -93,17 +102,17 @@ func (c compilation) run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("build %s: %w\n%s", c.program, err, strings.Join(out.complaints(), "\n"))
+		return fmt.Errorf("build %s: %w\n%s", filepath.Base(c.Target), err, strings.Join(out.complaints(), "\n"))
 	}
-	if err := os.Rename(temp, c.target); err != nil {
-		return fmt.Errorf("move %s into place: %w", c.program, err)
+	if err := os.Rename(temp, c.Target); err != nil {
+		return fmt.Errorf("move %s into place: %w", filepath.Base(c.Target), err)
 	}
-	c.log.Info("built", slog.Int("packages_compiled", out.compiled()), slog.String("elapsed", elapsed(began)))
+	log.Info("built", slog.Int("packages_compiled", out.compiled()), slog.String("elapsed", elapsed(began)))
 	return nil
 }
 
 // tick reports progress until the returned function is called.
-func (c compilation) tick(began time.Time, out *output) (stop func()) {
+func tick(log *slog.Logger, began time.Time, out *output) (stop func()) {
 	done := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
@@ -114,7 +123,7 @@ func (c compilation) tick(began time.Time, out *output) (stop func()) {
 			case <-done:
 				return
 			case <-ticker.C:
-				c.log.Info("still building", slog.Int("packages_compiled", out.compiled()),
+				log.Info("still building", slog.Int("packages_compiled", out.compiled()),
 					slog.String("elapsed", elapsed(began)))
 			}
 		}
