@@ -40,6 +40,7 @@ const (
 	partAPIServer  = "kube-apiserver"
 	partEtcd       = "etcd"
 	partBench      = "this client"
+	partElse       = "everything else" // the simulated node above all
 )
 
 // connections is how many HTTP/2 connections the product opens to Kubernetes by default; client-go gets as many.
@@ -315,6 +316,20 @@ func (p *plant) clear(ctx context.Context, namespace string, ids ...string) erro
 			return nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRunning returns when no Pod of a namespace is on its way to run.
+func (p *plant) awaitRunning(ctx context.Context, namespace string) error {
+	pending := metav1.ListOptions{FieldSelector: "status.phase=" + string(corev1.PodPending)}
+	for {
+		starting, err := p.core.Pods(namespace).List(ctx, pending)
+		if err != nil || len(starting.Items) == 0 {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A population is a namespace full of sandboxes that run, with client-go and a standalone to look at it.
@@ -52,20 +49,7 @@ func (b *bench) populate(ctx context.Context, n int) (*population, error) {
 		return nil, err
 	}
 	p.made = time.Now()
-	for {
-		starting, err := b.plant.core.Pods(p.raw.namespace()).List(ctx, metav1.ListOptions{
-			FieldSelector: "status.phase=" + string(corev1.PodPending), ResourceVersion: "0",
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(starting.Items) == 0 {
-			return p, nil
-		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
+	return p, b.plant.awaitRunning(ctx, p.raw.namespace())
 }
 
 // settled is populate for readers.
@@ -92,7 +76,7 @@ func (b *bench) living(ctx context.Context) error {
 	if err := b.createAmong(ctx, p, "none"); err != nil {
 		return err
 	}
-	if _, err := b.populate(ctx, crowd); err != nil {
+	if _, err := b.settled(ctx, crowd); err != nil {
 		return err
 	}
 	return b.createAmong(ctx, p, thousands(crowd))
@@ -102,8 +86,11 @@ const livingTitle = "create, one at a time, by how many live"
 
 func (b *bench) createAmong(ctx context.Context, p *population, living string) error {
 	return turns(ctx, b, p.contestants(), func(ctx context.Context, c contestant) error {
-		ids := b.ids(100)
-		load, err := closedLoop(ctx, 1, len(ids), func(ctx context.Context, i int) error { return c.create(ctx, ids[i]) })
+		ids := b.ids(110)
+		if err := b.make(ctx, c, ids[100:]); err != nil {
+			return err
+		}
+		load, err := closedLoop(ctx, 1, 100, func(ctx context.Context, i int) error { return c.create(ctx, ids[i]) })
 		if err != nil {
 			return err
 		}

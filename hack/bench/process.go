@@ -34,6 +34,33 @@ func parseCPU(stat string) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticksPerSecond, err
 }
 
+// machineTime is what all processes together have used of the processors.
+func machineTime() (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseMachine(string(stat))
+}
+
+// parseMachine adds up the first line but for idle and waiting, its fourth and fifth number, and for what guests have used, which
+// is part of the first ones.
+func parseMachine(stat string) (total time.Duration, err error) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 8 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("not the stat of a machine: %q", line)
+	}
+	for _, i := range []int{1, 2, 3, 6, 7} {
+		ticks, err := strconv.ParseUint(fields[i], 10, 63)
+		if err != nil {
+			return 0, err
+		}
+		total += time.Duration(ticks) * time.Second / ticksPerSecond
+	}
+	return total, nil
+}
+
 // resident is the memory of a process in MB.
 func resident(pid int) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -49,9 +76,13 @@ func resident(pid int) (float64, error) {
 // usage is the processor time of each part, by its name.
 type usage map[string]time.Duration
 
-// usageOf adds up the processes of each part.
+// usageOf adds up the processes of each part. What remains is everybody else's.
 func usageOf(parts map[string][]int) (usage, error) {
-	u := usage{}
+	all, err := machineTime()
+	if err != nil {
+		return nil, err
+	}
+	u := usage{partElse: all}
 	for part, pids := range parts {
 		for _, pid := range pids {
 			d, err := cpuTime(pid)
@@ -59,6 +90,7 @@ func usageOf(parts map[string][]int) (usage, error) {
 				return nil, fmt.Errorf("%s: %w", part, err)
 			}
 			u[part] += d
+			u[partElse] -= d
 		}
 	}
 	return u, nil

@@ -51,7 +51,7 @@ func (b *bench) accept(ctx context.Context) error {
 			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
 		return err
 	}
-	n := b.few(6000, 2500)
+	n := b.few(6000, 2000)
 	acceptors := []acceptor{{"bare publish", bareQueue, bare}, {"api", productQueue, api.accept}}
 	return turns(ctx, b, acceptors, func(ctx context.Context, a acceptor) error {
 		ids := b.ids(warm(publishers, n) + n)

@@ -14,7 +14,7 @@ func (b *bench) get(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := b.few(4000, 1500)
+	n := b.few(4000, 1200)
 	return turns(ctx, b, p.contestants(), func(ctx context.Context, c contestant) error {
 		get := func(ctx context.Context, i int) error { return c.get(ctx, p.ids[i%len(p.ids)]) }
 		if _, err := closedLoop(ctx, atOnce, warm(atOnce, n), get); err != nil {
@@ -44,7 +44,7 @@ func (b *bench) list(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n := b.few(max(10, 20_000/size), 15)
+		n := b.few(max(10, 20_000/size), 11)
 		err = turns(ctx, b, p.contestants(), func(ctx context.Context, c contestant) error {
 			list := func(ctx context.Context, _ int) error { return c.list(ctx, size) }
 			if _, err := closedLoop(ctx, 1, warm(2, n), list); err != nil {

@@ -60,6 +60,15 @@ func TestProcessorTimeIsReadBehindANameWithBlanks(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestProcessorTimeOfTheMachineLeavesOutIdling(t *testing.T) {
+	t.Parallel()
+	got, err := parseMachine("cpu  100 20 30 9999 9999 40 10 5 7 7\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Second, got)
+	_, err = parseMachine("intr 1 2 3\n")
+	require.Error(t, err)
+}
+
 func TestUsageIsTheDifferenceOfTwoLooks(t *testing.T) {
 	t.Parallel()
 	used := usage{"etcd": 5, "api": 4}.since(usage{"etcd": 2, "api": 3})
