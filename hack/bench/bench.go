@@ -38,6 +38,7 @@ func sections() []section {
 		{"get", quickRun, (*bench).get},
 		{"living", wholeRun, (*bench).living},
 		{"list", quickRun, (*bench).list},
+		{"telling", onDemand, (*bench).telling},
 		{"profile", onDemand, (*bench).profile},
 	}
 }

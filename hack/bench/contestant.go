@@ -166,6 +166,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // A product is asked over HTTP, by connections that are kept.
 type product struct {
 	label, ns, url string
+	metrics        string
 	processes      map[string][]int
 	profiles       map[string]string // where each part serves its profiles; of several workers, one
 	client         *http.Client

@@ -216,17 +216,23 @@ func (p *plant) raw(ctx context.Context, namespace string) (*raw, error) {
 
 // standalone starts the program of that name, once for each namespace.
 func (p *plant) standalone(ctx context.Context, namespace string) (*product, error) {
+	return p.standaloneAs(ctx, "standalone", namespace)
+}
+
+// standaloneAs is standalone under another name, with more settings.
+func (p *plant) standaloneAs(ctx context.Context, label, namespace string, env ...string) (*product, error) {
 	if made := p.products[namespace]; made != nil {
 		return made, nil
 	}
 	if err := p.ensureNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	running, err := p.start(ctx, "standalone", namespace, "DATA_DIR="+filepath.Join(p.dir(), namespace))
+	running, err := p.start(ctx, "standalone", namespace, append(env, "DATA_DIR="+filepath.Join(p.dir(), namespace))...)
 	if err != nil {
 		return nil, err
 	}
-	made := newProduct("standalone", namespace, running.url)
+	made := newProduct(label, namespace, running.url)
+	made.metrics = running.metrics
 	made.add(partStandalone, running)
 	p.products[namespace] = made
 	return made, nil
@@ -260,8 +266,8 @@ func (p *plant) split(ctx context.Context, namespace, label string, workers int)
 
 // A program of the product, as it runs.
 type program struct {
-	pid          int
-	url, profile string
+	pid                   int
+	url, metrics, profile string
 }
 
 // start starts a program and returns when it is ready.
@@ -271,8 +277,14 @@ func (p *plant) start(ctx context.Context, name, namespace string, env ...string
 		return program{}, err
 	}
 	env = append(append(p.env(namespace), "LISTEN_ADDR="+addrs[0], "METRICS_ADDR="+addrs[1], "PPROF_ADDR="+addrs[2]), env...)
-	pid, err := p.cluster.Run(ctx, io.Discard, env, name, "http://"+addrs[1]+"/readyz")
-	return program{pid: pid, url: "http://" + addrs[0], profile: "http://" + addrs[2] + "/debug/pprof/"}, err
+	probes := addrs[0]
+	if name == "worker" {
+		probes = addrs[1]
+	}
+	pid, err := p.cluster.Run(ctx, io.Discard, env, name, "http://"+probes+"/readyz")
+	return program{
+		pid: pid, url: "http://" + addrs[0], metrics: "http://" + addrs[1] + "/metrics", profile: "http://" + addrs[2] + "/debug/pprof/",
+	}, err
 }
 
 // end tells a program to end.

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+)
+
+// scrapes is the time between two.
+const scrapes = 5 * time.Second
+
+// telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, and of one that is scraped and
+// exports every span.
+func (b *bench) telling(ctx context.Context) error {
+	var exported atomic.Int64
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body) // what is cut off counts as far as it came
+		exported.Add(n)
+	}))
+	defer collector.Close()
+
+	silent, err := b.plant.standaloneAs(ctx, "without metrics and traces", "bench-silent", "METRICS_ADDR=")
+	if err != nil {
+		return err
+	}
+	telling, err := b.plant.standaloneAs(ctx, "with metrics and traces", "bench-telling", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
+	if err != nil {
+		return err
+	}
+	scraping, stop := context.WithCancel(ctx)
+	scraped := make(chan int64, 1)
+	go func() { scraped <- scrape(scraping, telling.metrics) }()
+	err = turns(ctx, b, []contestant{silent, telling}, func(ctx context.Context, c contestant) error {
+		if err := b.createPass(ctx, createTitle(atOnce)+", and what telling costs", c, atOnce, b.few(1000, 300)); err != nil {
+			return err
+		}
+		return b.plant.clear(ctx, c.namespace())
+	})
+	stop()
+	b.say("%d bytes of metrics and %d bytes of traces were taken", <-scraped, exported.Load())
+	return err
+}
+
+// scrape reads metrics now and then until ctx ends, and returns how many bytes those were.
+func scrape(ctx context.Context, url string) (bytes int64) {
+	for pause(ctx, scrapes) == nil {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return bytes
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			continue
+		}
+		n, _ := io.Copy(io.Discard, resp.Body) // what is cut off counts as far as it came
+		_ = resp.Body.Close()
+		bytes += n
+	}
+	return bytes
+}
