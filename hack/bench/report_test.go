@@ -76,7 +76,7 @@ func TestOptionsChooseWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, whole.whole())
 	require.GreaterOrEqual(t, whole.rounds, 5)
-	require.Equal(t, append(names(whole), "profile"), sectionNames(), "profiles are no figures")
+	require.Equal(t, append(names(whole), "telling", "profile"), sectionNames(), "those are on demand")
 
 	quick, err := read(map[string]string{"BENCH_QUICK": "1"})
 	require.NoError(t, err)
