@@ -11,7 +11,7 @@ import (
 // loads are how many clients create at once, and how many sandboxes.
 func (b *bench) loads() [][2]int {
 	if b.quick {
-		return [][2]int{{1, 80}, {atOnce, 350}}
+		return [][2]int{{1, 60}, {atOnce, 250}}
 	}
 	return [][2]int{{1, 150}, {8, 400}, {atOnce, 1000}, {128, 1500}}
 }
