@@ -11,9 +11,9 @@ import (
 // loads are how many clients create at once, and how many sandboxes.
 func (b *bench) loads() [][2]int {
 	if b.quick {
-		return [][2]int{{1, 80}, {atOnce, 350}}
+		return [][2]int{{1, 60}, {atOnce, 250}}
 	}
-	return [][2]int{{1, 150}, {8, 400}, {atOnce, 1000}, {128, 1500}}
+	return [][2]int{{1, 100}, {8, 300}, {atOnce, 600}, {128, 800}}
 }
 
 func createTitle(clients int) string { return fmt.Sprintf("create, %d at once", clients) }

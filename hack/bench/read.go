@@ -14,7 +14,7 @@ func (b *bench) get(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := b.few(4000, 1200)
+	n := b.few(4000, 800)
 	return turns(ctx, b, p.contestants(), func(ctx context.Context, c contestant) error {
 		get := func(ctx context.Context, i int) error { return c.get(ctx, p.ids[i%len(p.ids)]) }
 		if _, err := closedLoop(ctx, atOnce, warm(atOnce, n), get); err != nil {
