@@ -2,12 +2,10 @@ package jobs
 
 import (
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"sandbox-provisioner/internal/sandbox"
 	"sandbox-provisioner/internal/telemetry"
 )
 
@@ -49,13 +47,8 @@ func ConnectOptions(name string, log *slog.Logger) []nats.Option {
 	}
 }
 
-// reportErrors tells of errors that concern no request, such as a right that is missing. Most come again with every try.
+// reportErrors tells of errors that concern no request, such as a right that is missing.
 func reportErrors(log *slog.Logger) nats.ErrHandler {
-	var last atomic.Value
-	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		text := sandbox.Plain(err.Error())
-		if last.Swap(text) != text {
-			log.Warn("NATS reports an error", slog.String(keyError, text))
-		}
-	}
+	report := telemetry.Once(func(text string) { log.Warn("NATS reports an error", slog.String(keyError, text)) })
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) { report(err) }
 }

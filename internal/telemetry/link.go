@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -59,4 +60,16 @@ func (l *Link) change(up bool) bool {
 	changed := !l.known || l.up != up
 	l.known, l.up = true, up
 	return changed
+}
+
+// Once returns a function that tells of an error, in words that may be logged, unless it is the same as the one before: most come
+// again with every try. It is safe for concurrent use.
+func Once(tell func(text string)) func(error) {
+	var last atomic.Value
+	return func(err error) {
+		text := sandbox.Plain(err.Error())
+		if last.Swap(text) != text {
+			tell(text)
+		}
+	}
 }

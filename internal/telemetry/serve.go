@@ -53,10 +53,6 @@ func Down(ctx context.Context, checks []Check) []string {
 
 // Serve answers /metrics, /livez and /readyz on addr until ctx ends.
 func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, log *slog.Logger, checks ...Check) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("METRICS_ADDR: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -67,15 +63,24 @@ func Serve(ctx context.Context, addr string, metrics prometheus.Gatherer, log *s
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return serve(ctx, "METRICS_ADDR", addr, mux, func(at slog.Attr) { log.Info("serving metrics", at) })
+}
+
+// serve answers with h on addr, the value of setting, until ctx ends. tell is told where it listens.
+func serve(ctx context.Context, setting, addr string, h http.Handler, tell func(at slog.Attr)) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
 	stopped := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		_ = server.Close()
 	})()
-	log.Info("serving metrics", slog.String(keyAddr, listener.Addr().String()))
+	tell(slog.String(keyAddr, listener.Addr().String()))
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("metrics: %w", err)
+		return fmt.Errorf("%s: %w", setting, err)
 	}
 	<-stopped
 	return nil

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -121,11 +120,5 @@ func StartTracing(ctx context.Context, program string, c TraceConfig, log *slog.
 
 // reportOnce tells of an error of the exporter, unless it is the same as the one before.
 func reportOnce(log *slog.Logger) func(error) {
-	var last atomic.Value
-	return func(err error) {
-		text := sandbox.Plain(err.Error())
-		if last.Swap(text) != text {
-			log.Warn("traces cannot be exported", slog.String(keyError, text))
-		}
-	}
+	return Once(func(text string) { log.Warn("traces cannot be exported", slog.String(keyError, text)) })
 }
