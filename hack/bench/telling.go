@@ -12,8 +12,8 @@ import (
 // scrapes is the time between two.
 const scrapes = 5 * time.Second
 
-// telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, and of one that is scraped and
-// exports every span.
+// telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, of one that is scraped, and of one
+// that also exports every span.
 func (b *bench) telling(ctx context.Context) error {
 	var exported atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -22,25 +22,36 @@ func (b *bench) telling(ctx context.Context) error {
 	}))
 	defer collector.Close()
 
-	silent, err := b.plant.standaloneAs(ctx, "without metrics and traces", "bench-silent", "METRICS_ADDR=")
+	silent, err := b.plant.standaloneAs(ctx, "neither", "bench-silent", "METRICS_ADDR=")
 	if err != nil {
 		return err
 	}
-	telling, err := b.plant.standaloneAs(ctx, "with metrics and traces", "bench-telling", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
+	measured, err := b.plant.standaloneAs(ctx, "metrics", "bench-measured")
+	if err != nil {
+		return err
+	}
+	traced, err := b.plant.standaloneAs(ctx, "metrics and traces", "bench-traced", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
 	if err != nil {
 		return err
 	}
 	scraping, stop := context.WithCancel(ctx)
-	scraped := make(chan int64, 1)
-	go func() { scraped <- scrape(scraping, telling.metrics) }()
-	err = turns(ctx, b, []contestant{silent, telling}, func(ctx context.Context, c contestant) error {
-		if err := b.createPass(ctx, createTitle(atOnce)+", and what telling costs", c, atOnce, b.few(1000, 300)); err != nil {
-			return err
+	scraped := make(chan int64, 2)
+	for _, c := range []*product{measured, traced} {
+		go func() { scraped <- scrape(scraping, c.metrics) }()
+	}
+	for _, load := range [][2]int{{atOnce, b.few(1000, 500)}} {
+		err = turns(ctx, b, []contestant{silent, measured, traced}, func(ctx context.Context, c contestant) error {
+			if err := b.createPass(ctx, createTitle(load[0])+", and what telling costs", c, load[0], load[1]); err != nil {
+				return err
+			}
+			return b.plant.clear(ctx, c.namespace())
+		})
+		if err != nil {
+			break
 		}
-		return b.plant.clear(ctx, c.namespace())
-	})
+	}
 	stop()
-	b.say("%d bytes of metrics and %d bytes of traces were taken", <-scraped, exported.Load())
+	b.say("%d bytes of metrics and %d bytes of traces were taken", <-scraped+<-scraped, exported.Load())
 	return err
 }
 

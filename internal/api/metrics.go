@@ -143,14 +143,9 @@ func methodLabel(method string) string {
 	return otherMethod
 }
 
-// publishedIn notes how long NATS took to store an intent, or not to.
-func (m *Metrics) publishedIn(op jobs.Op, took time.Duration, err error) {
-	switch {
-	case err == nil:
-		m.publish.WithLabelValues(string(op)).Observe(took.Seconds())
-	case errors.Is(err, jobs.ErrConflict):
-		m.decided(op, publishedConflict)
-	}
+// publishedIn notes how long NATS took to store an intent.
+func (m *Metrics) publishedIn(op jobs.Op, took time.Duration) {
+	m.publish.WithLabelValues(string(op)).Observe(took.Seconds())
 }
 
 // decided counts what became of a request in the queue.

@@ -68,7 +68,18 @@ type sceneJobs struct{ *scene }
 
 func (s sceneJobs) Look(context.Context, string) (jobs.View, error) { return s.view, s.lookErr }
 
+func (s sceneJobs) Newest(context.Context, string) (sandbox.Generation, error) {
+	return s.view.Generation(), s.lookErr
+}
+
+func (s sceneJobs) Unseen(_ context.Context, id string) (jobs.View, error) {
+	return jobs.View{ID: id, Stream: s.view.Stream}, s.lookErr
+}
+
 func (s sceneJobs) Publish(_ context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {
+	if v.Seq != s.view.Seq {
+		return jobs.View{}, jobs.ErrConflict
+	}
 	v.Seq++
 	v.Intent = &in
 	if s.done {

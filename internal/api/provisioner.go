@@ -18,6 +18,8 @@ import (
 // Jobs is where intents are published and outcomes appear.
 type Jobs interface {
 	Look(ctx context.Context, id string) (jobs.View, error)
+	Newest(ctx context.Context, id string) (sandbox.Generation, error)
+	Unseen(ctx context.Context, id string) (jobs.View, error)
 	Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error)
 	Follow(id string) jobs.Follower
 }
@@ -142,8 +144,8 @@ func (p *Provisioner) check(ctx context.Context, order Order, v jobs.View) (*san
 		return nil, err
 	}
 	// A delete that slipped in between would kill what is promised here.
-	again, err := p.jobs.Look(ctx, order.ID)
-	if err != nil || again.Generation() != v.Generation() {
+	newest, err := p.jobs.Newest(ctx, order.ID)
+	if err != nil || newest != v.Generation() {
 		return nil, err
 	}
 	return state, nil
@@ -156,8 +158,13 @@ func (p *Provisioner) request(
 	result := publishedError
 	defer func() { p.metrics.decided(op, result) }()
 	var unavailable error
-	for {
-		v, err := p.jobs.Look(ctx, id)
+	// Most creates are of new ids. For the others the publish is refused, and nothing has been lost but that.
+	for guess := op == jobs.Present; ; guess = false {
+		read := p.jobs.Look
+		if guess {
+			read = p.jobs.Unseen
+		}
+		v, err := read(ctx, id)
 		if err != nil {
 			return jobs.View{}, errors.Join(unavailable, err)
 		}
@@ -180,12 +187,15 @@ func (p *Provisioner) request(
 		}
 		start := time.Now()
 		published, err := p.jobs.Publish(ctx, v, in)
-		p.metrics.publishedIn(op, time.Since(start), err)
 		switch {
 		case err == nil:
 			result = publishedNew
+			p.metrics.publishedIn(op, time.Since(start))
 			return published, nil
 		case errors.Is(err, jobs.ErrConflict):
+			if !guess {
+				p.metrics.decided(op, publishedConflict)
+			}
 		case errors.Is(err, jobs.ErrUnavailable):
 			unavailable = err // it may have been appended all the same: look once more
 		default:

@@ -58,6 +58,16 @@ func (q *memoryQueue) Look(ctx context.Context, id string) (jobs.View, error) {
 	return q.last(), ctx.Err()
 }
 
+func (q *memoryQueue) Newest(ctx context.Context, id string) (sandbox.Generation, error) {
+	v, err := q.Look(ctx, id)
+	return v.Generation(), err
+}
+
+func (q *memoryQueue) Unseen(context.Context, string) (jobs.View, error) {
+	last := q.last()
+	return jobs.View{ID: "a1", Stream: last.Stream, OutcomeStream: last.OutcomeStream}, nil
+}
+
 func (q *memoryQueue) Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {
 	q.mu.Lock()
 	n, hook := len(q.asked)+1, q.onPublish
@@ -288,7 +298,7 @@ func TestACreateIsAnsweredFromItsOutcomeAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, *made(1), state)
 		require.Empty(t, b.cluster.asked(), "the cluster is not read")
-		require.Equal(t, 1, b.queue.looks)
+		require.Zero(t, b.queue.looks, "nor the queue")
 		in := b.queue.intents()[0]
 		require.Equal(t, jobs.Present, in.Op)
 		require.Equal(t, 15*time.Minute, in.Deadline.Sub(in.AcceptedAt))
@@ -606,7 +616,7 @@ func TestAnIntentWhoseAcknowledgementWasLost(t *testing.T) {
 		"is reported when it has been overtaken since": {func(b *bench) {
 			b.queue.late = unavailable()
 			b.queue.onLook = func(n int) error {
-				if n == 2 {
+				if n == 1 {
 					b.queue.delete()
 				}
 				return nil
@@ -614,11 +624,8 @@ func TestAnIntentWhoseAcknowledgementWasLost(t *testing.T) {
 		}, false, 2},
 		"is reported when nobody can tell": {func(b *bench) {
 			b.queue.late = unavailable()
-			b.queue.onLook = func(n int) error {
-				if n == 2 {
-					return unavailable()
-				}
-				return nil
+			b.queue.onLook = func(int) error {
+				return unavailable()
 			}
 		}, false, 1},
 	} {
@@ -648,6 +655,7 @@ func TestWithoutNATSNothingIsPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(k8s.NodePort)
 		b.queue.onLook = func(int) error { return unavailable() }
+		b.queue.onPublish = b.queue.onLook
 		_, err := b.Create(t.Context(), order(small()))
 		require.ErrorIs(t, err, jobs.ErrUnavailable)
 		require.ErrorIs(t, b.Delete(t.Context(), "a1", time.Second), jobs.ErrUnavailable)

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/tools/cache"
 
 	"sandbox-provisioner/internal/api"
 	"sandbox-provisioner/internal/census"
@@ -116,7 +115,7 @@ type parts struct {
 	queue    *jobs.Queue
 	cluster  *k8s.Cluster
 	core     *k8s.Core
-	pods     *cache.ListWatch
+	pods     *k8s.Census
 	metrics  *prometheus.Registry
 	jobs     jobs.Config
 	settings k8s.Settings
@@ -180,7 +179,7 @@ func connect(
 	if err != nil {
 		return nil, err
 	}
-	pods, err := k8s.PodWatch(rest, settings)
+	pods, err := k8s.NewCensus(rest, settings)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package census counts the sandboxes that exist, and times how long new ones take until they are ready. It watches the cluster
-// for that. What it knows may be old, so that it never answers a request.
+// Package census counts the sandboxes that exist, and times how long new ones take until they are ready. It watches those that run
+// and asks for the others now and then. What it knows may be old, so that it never answers a request.
 package census
 
 import (
@@ -21,19 +21,28 @@ import (
 
 	"sandbox-provisioner/internal/k8s"
 	"sandbox-provisioner/internal/sandbox"
+	"sandbox-provisioner/internal/telemetry"
 )
 
 const keyError = "error" // of a log field
 
-// A Census is what exists, as of the last word of the watch.
+// othersInterval is how often those that do not run are asked for.
+const othersInterval = 10 * time.Second
+
+// A Census is what exists, as of the last word of the cluster.
 type Census struct {
-	source *cache.ListWatch
+	source *k8s.Census
 	ready  prometheus.Histogram
 	log    *slog.Logger
 	now    func() time.Time
 
-	mu   sync.Mutex
-	pods map[types.UID]record
+	// begun is told when a watch has begun.
+	begun chan struct{}
+
+	mu sync.Mutex
+	// pods run; the others do not, or did not when they were listed. Those are nil when they are not known.
+	pods   map[types.UID]record
+	others map[types.UID]k8s.Standing
 	// awaited are the Pods whose readiness is of interest.
 	awaited map[types.UID]wish
 	pruned  time.Time
@@ -49,14 +58,14 @@ type record struct {
 }
 
 // New returns a Census of the Pods behind a source, and registers its metrics. It knows nothing until it runs.
-func New(source *cache.ListWatch, r prometheus.Registerer, log *slog.Logger) *Census {
+func New(source *k8s.Census, r prometheus.Registerer, log *slog.Logger) *Census {
 	c := &Census{
 		ready: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sandbox_provisioner_accepted_to_ready_seconds",
 			Help:    "From the acceptance of a create until the Pod that this worker made for it was ready.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600},
 		}),
-		source: source, log: log, now: time.Now, pods: map[types.UID]record{}, awaited: map[types.UID]wish{},
+		source: source, log: log, now: time.Now, begun: make(chan struct{}, 1), pods: map[types.UID]record{}, awaited: map[types.UID]wish{},
 	}
 	r.MustRegister(c.ready, counts{c})
 	return c
@@ -65,6 +74,9 @@ func New(source *cache.ListWatch, r prometheus.Registerer, log *slog.Logger) *Ce
 // Run watches until ctx ends. A cluster that does not answer, or does not let us watch, is asked again and again.
 func (c *Census) Run(ctx context.Context) {
 	ctx = logr.NewContext(ctx, logr.Discard()) // what goes wrong is told here, once
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { c.keepAsking(ctx) })
 	policy := backoff.WithContext(backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(500*time.Millisecond),
 		backoff.WithMaxInterval(30*time.Second),
@@ -91,11 +103,11 @@ func (c *Census) Run(ctx context.Context) {
 func (c *Census) follow(ctx context.Context) error {
 	reflector := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			list, err := c.source.ListWithContext(ctx, opts)
+			list, err := c.source.Running.ListWithContext(ctx, opts)
 			return list, nameless(err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			w, err := c.source.WatchWithContext(ctx, opts)
+			w, err := c.source.Running.WatchWithContext(ctx, opts)
 			return w, nameless(err)
 		},
 	}, &corev1.Pod{}, store{c}, cache.ReflectorOptions{Name: "census"})
@@ -114,6 +126,31 @@ func nameless(err error) error {
 	return errors.New(err.Error())
 }
 
+// keepAsking asks for the Pods that do not run, while the others are watched, until ctx ends.
+func (c *Census) keepAsking(ctx context.Context) {
+	tell := telemetry.Once(func(text string) {
+		c.log.Warn("sandboxes that do not run cannot be listed, and none are counted", slog.String(keyError, text))
+	})
+	tick := time.NewTicker(othersInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.begun:
+		case <-tick.C:
+		}
+		if !c.complete() {
+			continue
+		}
+		pods, err := c.source.Others(ctx)
+		if err != nil && ctx.Err() == nil {
+			tell(err)
+		}
+		c.seeOthers(pods, err)
+	}
+}
+
 func (c *Census) complete() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,5 +161,5 @@ func (c *Census) complete() bool {
 func (c *Census) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known = false
+	c.known, c.others = false, nil
 }

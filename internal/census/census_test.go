@@ -23,16 +23,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"sandbox-provisioner/internal/k8s"
 	"sandbox-provisioner/internal/telemetry/telemetrytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A cluster has Pods that can be listed and watched, unless it is down.
+// A cluster has Pods, of which those that run can be watched and the others listed, unless it is down.
 type cluster struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*corev1.Pod
 	down    error
+	deaf    error // of the list of those that do not run
 	watches map[*watch.RaceFreeFakeWatcher]bool
 	asked   int
 	// lists is for a server that cannot send the first answer as a watch.
@@ -43,18 +45,35 @@ func newCluster() *cluster {
 	return &cluster{pods: map[types.UID]*corev1.Pod{}, watches: map[*watch.RaceFreeFakeWatcher]bool{}}
 }
 
-func (c *cluster) source() *cache.ListWatch {
+func runs(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodRunning }
+
+// list is all Pods that run, or all others.
+func (c *cluster) list(running bool) (*corev1.PodList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for _, pod := range c.pods {
+		if runs(pod) == running {
+			list.Items = append(list.Items, *pod)
+		}
+	}
+	c.asked++
+	return list, c.down
+}
+
+func (c *cluster) source() *k8s.Census {
+	return &k8s.Census{Running: c.watched(), Others: func(context.Context) ([]corev1.Pod, error) {
+		list, err := c.list(false)
+		if err == nil {
+			err = c.deaf
+		}
+		return list.Items, err
+	}}
+}
+
+func (c *cluster) watched() *cache.ListWatch {
 	return &cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-			for _, pod := range c.pods {
-				list.Items = append(list.Items, *pod)
-			}
-			c.asked++
-			return list, c.down
-		},
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return c.list(true) },
 		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -69,7 +88,9 @@ func (c *cluster) source() *cache.ListWatch {
 			w := watch.NewRaceFreeFake()
 			if first {
 				for _, pod := range c.pods {
-					w.Add(pod.DeepCopy())
+					if runs(pod) {
+						w.Add(pod.DeepCopy())
+					}
 				}
 				w.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 					ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
@@ -85,10 +106,15 @@ func (c *cluster) source() *cache.ListWatch {
 func (c *cluster) put(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.pods[pod.UID]
 	c.pods[pod.UID] = pod
 	for w := range c.watches {
-		if !w.Stopped {
+		switch {
+		case w.Stopped:
+		case runs(pod):
 			w.Modify(pod.DeepCopy())
+		case runs(before):
+			w.Delete(pod.DeepCopy())
 		}
 	}
 }
@@ -99,7 +125,7 @@ func (c *cluster) remove(uid string) {
 	pod := c.pods[types.UID(uid)]
 	delete(c.pods, pod.UID)
 	for w := range c.watches {
-		if !w.Stopped {
+		if !w.Stopped && runs(pod) {
 			w.Delete(pod.DeepCopy())
 		}
 	}
@@ -134,6 +160,10 @@ func ready(p *corev1.Pod) {
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	}}
 }
+
+func running(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
+
+func failed(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 
 func going(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 
@@ -171,7 +201,14 @@ func atWork(t *testing.T, c *cluster, test func(*testing.T, *desk)) {
 	})
 }
 
+// read is what is told when those that do not run have been asked for again.
 func (d *desk) read(t *testing.T) map[string]float64 {
+	t.Helper()
+	time.Sleep(othersInterval)
+	return d.readNow(t)
+}
+
+func (d *desk) readNow(t *testing.T) map[string]float64 {
 	t.Helper()
 	synctest.Wait()
 	return telemetrytest.Read(t, d.registry)
@@ -195,9 +232,10 @@ func TestSandboxesAreCountedAsTheyChange(t *testing.T) {
 			atWork(t, c, func(t *testing.T, d *desk) {
 				require.Equal(t, map[string]float64{
 					pendingPods: 1, runningPods: 1, `sandboxes_not_ready{reason="ContainerCreating"}`: 1,
-				}, d.read(t))
+				}, d.readNow(t))
 				d.put(pod("c", waiting("ImagePullBackOff")))
 				d.put(pod("a", ready))
+				require.Equal(t, map[string]float64{runningPods: 2}, d.readNow(t), "nobody is counted twice")
 				require.Equal(t, map[string]float64{
 					pendingPods: 1, runningPods: 2, `sandboxes_not_ready{reason="ImagePullBackOff"}`: 1,
 				}, d.read(t))
@@ -207,6 +245,33 @@ func TestSandboxesAreCountedAsTheyChange(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAPodThatNoLongerRunsIsCountedAsWhatItIs(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.put(pod("a", ready))
+	atWork(t, c, func(t *testing.T, d *desk) {
+		d.put(pod("a", failed))
+		require.Equal(t, map[string]float64{`sandboxes{phase="Failed"}`: 1, `sandboxes_not_ready{reason="ContainerCreating"}`: 1}, d.read(t))
+	})
+}
+
+func TestWhatCannotBeListedIsNotCountedAsNone(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.put(pod("a"))
+	c.put(pod("b", ready))
+	c.deaf = errors.New("not now")
+	atWork(t, c, func(t *testing.T, d *desk) {
+		d.read(t)
+		require.False(t, telemetrytest.Has(t, d.registry, runningPods))
+		require.Equal(t, 1, strings.Count(d.log.String(), "\n"), "it is said once:\n%s", d.log)
+		c.mu.Lock()
+		c.deaf = nil
+		c.mu.Unlock()
+		require.Equal(t, 1., d.read(t)[pendingPods])
+	})
 }
 
 func TestReasonsThatNobodyKnowsAreCountedTogether(t *testing.T) {
@@ -232,9 +297,9 @@ func TestReadinessIsTimedOfWhatThisWorkerMade(t *testing.T) {
 		d.Made("ours", accepted)
 		time.Sleep(3 * time.Second)
 		d.put(pod("others", ready))
-		require.Zero(t, d.read(t)[readiness])
+		require.Zero(t, d.readNow(t)[readiness])
 		d.put(pod("ours", ready))
-		require.Equal(t, 1., d.read(t)[readiness])
+		require.Equal(t, 1., d.readNow(t)[readiness])
 		require.InDelta(t, 3, telemetrytest.Sum(t, d.registry, readiness), .001)
 		d.put(pod("ours"))
 		d.put(pod("ours", ready))
@@ -286,7 +351,7 @@ func TestAnOutageIsSurvivedAndNothingIsCountedMeanwhile(t *testing.T) {
 				d.breakDown(nil)
 				time.Sleep(time.Minute)
 				require.Equal(t, map[string]float64{runningPods: 2, readiness: 1}, d.read(t))
-				require.InDelta(t, 600, telemetrytest.Sum(t, d.registry, readiness), 2, "when it was ready, and not when that was seen")
+				require.InDelta(t, (10*time.Minute + othersInterval).Seconds(), telemetrytest.Sum(t, d.registry, readiness), 2, "when it was ready, and not when that was seen")
 			})
 		})
 	}
@@ -301,7 +366,7 @@ func TestACensusThatCannotBeginStopsAtOnce(t *testing.T) {
 	atWork(t, c, func(t *testing.T, d *desk) {
 		start := time.Now()
 		t.Cleanup(func() { require.Zero(t, time.Since(start)) })
-		require.Empty(t, d.read(t))
+		require.Empty(t, d.readNow(t))
 	})
 }
 
@@ -313,7 +378,7 @@ func TestWhatIsWaitedForIsBounded(t *testing.T) {
 			d.Made(fmt.Sprint("pod-", i), accepted)
 		}
 		require.Len(t, d.awaited, maxAwaited)
-		d.put(pod("pod-0"))
+		d.put(pod("pod-0", running))
 		synctest.Wait()
 		d.remove("pod-0")
 		synctest.Wait()

@@ -3,6 +3,7 @@ package census
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sandbox-provisioner/internal/k8s"
 	"sandbox-provisioner/internal/sandbox"
 )
 
@@ -62,18 +63,26 @@ func (c counts) count() (byPhase, byReason map[string]int, known bool) {
 	byPhase, byReason = zeros(phases), zeros(reasons)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.pods {
+	count := func(s k8s.Standing) {
 		switch {
-		case r.Terminating:
+		case s.Terminating:
 			byPhase[terminating]++
-		case r.Ready:
-			byPhase[among(byPhase, string(r.Phase), string(sandbox.Unknown))]++
+		case s.Ready:
+			byPhase[among(byPhase, string(s.Phase), string(sandbox.Unknown))]++
 		default:
-			byPhase[among(byPhase, string(r.Phase), string(sandbox.Unknown))]++
-			byReason[among(byReason, word(r.Reason), other)]++
+			byPhase[among(byPhase, string(s.Phase), string(sandbox.Unknown))]++
+			byReason[among(byReason, word(s.Reason), other)]++
 		}
 	}
-	return byPhase, byReason, c.known
+	for _, r := range c.pods {
+		count(r.Standing)
+	}
+	for uid, s := range c.others {
+		if _, runs := c.pods[uid]; !runs { // by now
+			count(s)
+		}
+	}
+	return byPhase, byReason, c.known && c.others != nil
 }
 
 func zeros(keys []string) map[string]int {

@@ -55,6 +55,10 @@ func (s store) Replace(all []any, _ string) error {
 		}
 	}
 	s.known = true
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -75,6 +79,20 @@ func (store) Transformer() cache.TransformFunc {
 			},
 			Status: pod.Status,
 		}, nil
+	}
+}
+
+// seeOthers takes note of all Pods that do not run.
+func (c *Census) seeOthers(pods []corev1.Pod, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.others = nil
+	if err != nil || !c.known {
+		return
+	}
+	c.others = make(map[types.UID]k8s.Standing, len(pods))
+	for i := range pods {
+		c.others[pods[i].UID] = k8s.Stand(&pods[i])
 	}
 }
 

@@ -40,6 +40,8 @@ type Delivery struct {
 	Until time.Time
 	// Origin is the span that has published the message; it is not valid when nobody traces.
 	Origin trace.SpanContext
+	// View is what a look would show, when the message was the first about its id and the last of all as it was sent; else nil.
+	View *View
 
 	msg jetstream.Msg
 	c   *Consumer
@@ -49,6 +51,10 @@ type Delivery struct {
 // two seconds. It does not obey ctx once the request is sent, so that no delivery is lost; ctx bounds the request.
 func (c *Consumer) Fetch(ctx context.Context, n int) (<-chan *Delivery, error) {
 	cons, err := c.consumer(ctx)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	s, err := c.q.current(ctx)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -62,7 +68,7 @@ func (c *Consumer) Fetch(ctx context.Context, n int) (<-chan *Delivery, error) {
 	go func() {
 		defer close(out)
 		for msg := range batch.Messages() {
-			out <- c.delivery(msg, asked)
+			out <- c.delivery(msg, asked, s)
 		}
 		if batch.Error() != nil {
 			c.forget(cons) // it may be gone, with the stream: make sure before the next request
@@ -71,12 +77,30 @@ func (c *Consumer) Fetch(ctx context.Context, n int) (<-chan *Delivery, error) {
 	return out, nil
 }
 
-func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time) *Delivery {
+func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time, s *streams) *Delivery {
 	d := &Delivery{ID: idOf(msg.Subject()), Attempt: 1, Origin: carried(msg.Headers()), msg: msg, c: c, Until: c.leaseFrom(asked)}
-	if meta, err := msg.Metadata(); err == nil {
-		d.Attempt = int(min(meta.NumDelivered, 1<<30))
+	meta, err := msg.Metadata()
+	if err != nil {
+		return d
+	}
+	d.Attempt = int(min(meta.NumDelivered, 1<<30))
+	// Only what has come over the connection on which the streams were looked up is surely theirs.
+	if d.Attempt == 1 && meta.NumPending == 0 && c.q.nc.Stats().Reconnects == s.reconnects {
+		d.View = s.firstView(d, meta.Sequence.Stream)
 	}
 	return d
+}
+
+// firstView is the View of an id whose first intent is d; nil when there may be more to know. An outcome of what was asked before
+// and has been forgotten is not seen. It would accept less, and refuses whatever is recorded on this View.
+func (s *streams) firstView(d *Delivery, seq uint64) *View {
+	in, err := decodeIntent(d.msg.Data(), d.ID)
+	if err != nil || !in.First || in.Outcomes != s.outcomeIdentity {
+		return nil
+	}
+	v := s.unseen(d.ID)
+	v.Seq, v.Intent, v.Origin = seq, in, d.Origin
+	return &v
 }
 
 func (c *Consumer) leaseFrom(t time.Time) time.Time {

@@ -225,3 +225,61 @@ func TestAConsumerComesBackByItself(t *testing.T) {
 		})
 	}
 }
+
+// Whoever takes the first job of an id need not look: all there is to know has come with it.
+func TestTheFirstWordAboutAnIDTellsAll(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	v := ask(t, q, "a1")
+	d := receive(t, q.Consumer(), 1)
+	require.NotNil(t, d.View)
+	require.Equal(t, look(t, q, "a1"), *d.View)
+	require.Equal(t, v.Generation(), d.View.Generation())
+}
+
+func TestAWordAfterWhichThereMayBeMoreToKnowTellsNothing(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		prepare func(*testing.T, *broker, *Queue)
+		skip    int // deliveries before the one that counts
+	}{
+		"something is behind it":       {func(t *testing.T, _ *broker, q *Queue) { ask(t, q, "a1"); ask(t, q, "b2") }, 0},
+		"something was before it":      {func(t *testing.T, _ *broker, q *Queue) { ask(t, q, "a1"); revoke(t, q, "a1") }, 1},
+		"it has been handed out once":  {func(t *testing.T, _ *broker, q *Queue) { ask(t, q, "a1"); handBack(t, q) }, 0},
+		"the outcomes are other ones":  {func(t *testing.T, b *broker, q *Queue) { ask(t, q, "a1"); b.loseOutcomes(t, q) }, 0},
+		"it is not what was agreed on": {func(t *testing.T, b *broker, q *Queue) { publishRaw(t, b, q, "a1", "{}") }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			q := b.queue()
+			tc.prepare(t, b, q)
+			c := q.Consumer()
+			for range tc.skip {
+				require.NoError(t, receive(t, c, 1).Ack())
+			}
+			require.Nil(t, receive(t, c, 1).View)
+		})
+	}
+}
+
+// handBack takes a job and hands it back.
+func handBack(t *testing.T, q *Queue) {
+	t.Helper()
+	require.NoError(t, receive(t, q.Consumer(), 1).Nak(0))
+}
+
+// loseOutcomes replaces the stream of outcomes by an empty one.
+func (b *broker) loseOutcomes(t *testing.T, q *Queue) {
+	t.Helper()
+	require.NoError(t, b.jetstream().DeleteStream(t.Context(), outcomeStream))
+	q.forget(q.streams)
+	look(t, q, "a1")
+}
+
+func publishRaw(t *testing.T, b *broker, q *Queue, id, body string) {
+	t.Helper()
+	look(t, q, id)
+	_, err := b.jetstream().Publish(t.Context(), q.subject(intentRoot, id), []byte(body))
+	require.NoError(t, err)
+}

@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+
+	"sandbox-provisioner/internal/sandbox"
 )
 
 // The streams and the roots of their subjects, "<root>.<cluster>.<sandbox_id>".
@@ -28,6 +30,9 @@ const (
 
 	// intentsPerID bounds the intents that are kept of one id.
 	intentsPerID = 16
+	// outlives is how much longer outcomes are kept, since streams forget when they find the time: an intent without an outcome must be
+	// one that has not ended.
+	outlives = 10 * time.Second
 	// identityAge is how long the identity of the stream of intents is believed while the connection lasts.
 	identityAge = 10 * time.Second
 )
@@ -78,16 +83,54 @@ func (q *Queue) Ping(ctx context.Context) error {
 	return unavailable(err)
 }
 
+// Unseen is the View of an id that nobody has asked for. It is a guess, for which nothing is read; Publish refuses it when it is
+// wrong.
+func (q *Queue) Unseen(ctx context.Context, id string) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	defer cancel()
+	s, err := q.current(ctx)
+	if err != nil {
+		return View{}, unavailable(err)
+	}
+	return s.unseen(id), nil
+}
+
+func (s *streams) unseen(id string) View {
+	return View{ID: id, Stream: s.identity, OutcomeStream: s.outcomeIdentity}
+}
+
 // Look reads the last intent and the outcome of id.
-func (q *Queue) Look(ctx context.Context, id string) (View, error) {
+func (q *Queue) Look(ctx context.Context, id string) (v View, err error) {
+	err = q.read(ctx, func(ctx context.Context, s *streams) (err error) {
+		v, err = q.look(ctx, s, id)
+		return err
+	})
+	return v, err
+}
+
+// Newest reads the generation of the last intent of id; its Seq is 0 when there is none.
+func (q *Queue) Newest(ctx context.Context, id string) (g sandbox.Generation, err error) {
+	err = q.read(ctx, func(ctx context.Context, s *streams) error {
+		g = sandbox.Generation{Stream: s.identity}
+		msg, err := last(ctx, s.intents, q.subject(intentRoot, id))
+		if msg != nil {
+			g.Seq = msg.Sequence
+		}
+		return err
+	})
+	return g, err
+}
+
+// read has something read of streams whose identity is known.
+func (q *Queue) read(ctx context.Context, from func(context.Context, *streams) error) error {
 	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 	defer cancel()
 	for {
 		s, err := q.current(ctx)
 		if err != nil {
-			return View{}, unavailable(err)
+			return unavailable(err)
 		}
-		v, err := q.look(ctx, s, id)
+		err = from(ctx, s)
 		if isMissing(err) || q.nc.Stats().Reconnects != s.reconnects {
 			// The stream may be another one than the one whose identity is known: nothing that was read counts.
 			q.forget(s)
@@ -95,12 +138,12 @@ func (q *Queue) Look(ctx context.Context, id string) (View, error) {
 				continue
 			}
 		}
-		return v, unavailable(err)
+		return unavailable(err)
 	}
 }
 
 func (q *Queue) look(ctx context.Context, s *streams, id string) (View, error) {
-	v := View{ID: id, Stream: s.identity, OutcomeStream: s.outcomeIdentity}
+	v := s.unseen(id)
 	var intent, outcome *jetstream.RawStreamMsg
 	both, readCtx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
@@ -171,6 +214,10 @@ func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
 	ctx, span := startWrite(ctx, intentRoot, v.ID)
 	seq, err := q.write(ctx, intentRoot, v.ID, in, v.Seq)
 	endWrite(span, err)
+	if isMissing(err) {
+		q.forget(s)
+		return View{}, ErrConflict // nobody has stored it
+	}
 	if err != nil {
 		return View{}, err
 	}
@@ -240,7 +287,8 @@ func unavailable(err error) error {
 
 // isMissing tells whether an operation failed because its stream is not there.
 func isMissing(err error) bool {
-	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse)
 }
 
 func (q *Queue) subject(root, id string) string {
@@ -329,7 +377,7 @@ func (q *Queue) outcomeConfig() jetstream.StreamConfig {
 		Description:       "what became of the newest job, by cluster and sandbox id",
 		Subjects:          []string{outcomeRoot + ".*.*"},
 		Retention:         jetstream.LimitsPolicy,
-		MaxAge:            q.cfg.Retention,
+		MaxAge:            q.cfg.Retention + outlives,
 		MaxMsgsPerSubject: 1,
 		Storage:           jetstream.FileStorage,
 		Replicas:          q.cfg.Replicas,

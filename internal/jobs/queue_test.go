@@ -70,6 +70,48 @@ func TestNothingIsKnownOfANewID(t *testing.T) {
 	require.Equal(t, blank(v), v)
 }
 
+// Most ids are new, so that nobody looks first.
+func TestAGuessThatAnIDIsNewIsProvenOrRefused(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	guess, err := q.Unseen(t.Context(), "a1")
+	require.NoError(t, err)
+	require.Equal(t, look(t, q, "a1"), guess)
+	in := guess.Create(smallSpec(), nextRequest(), noon, time.Minute)
+	v, err := q.Publish(t.Context(), guess, in)
+	require.NoError(t, err)
+	_, err = q.Publish(t.Context(), guess, in)
+	require.ErrorIs(t, err, ErrConflict)
+	require.Equal(t, v.Seq, look(t, q, "a1").Seq)
+}
+
+func TestTheNewestIntentIsReadAlone(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	none, err := q.Newest(t.Context(), "a1")
+	require.NoError(t, err)
+	require.Equal(t, look(t, q, "a1").Generation(), none)
+	ask(t, q, "a1")
+	v := revoke(t, q, "a1")
+	ask(t, q, "b2")
+	newest, err := q.Newest(t.Context(), "a1")
+	require.NoError(t, err)
+	require.Equal(t, v.Generation(), newest)
+}
+
+// A publish to a stream that is not there has surely not been stored, so that it may be tried again at once.
+func TestAPublishWithoutAStreamIsTriedAgainOnANewOne(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	q := b.queue()
+	guess, err := q.Unseen(t.Context(), "a1")
+	require.NoError(t, err)
+	require.NoError(t, b.jetstream().DeleteStream(t.Context(), intentStream))
+	_, err = q.Publish(t.Context(), guess, guess.Create(smallSpec(), nextRequest(), noon, time.Minute))
+	require.ErrorIs(t, err, ErrConflict)
+	v := ask(t, q, "a1")
+	require.NotEqual(t, guess.Stream, v.Stream)
+}
 func TestWhatIsPublishedIsTheLastIntent(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -425,6 +467,7 @@ func operations(q *Queue, v View, c *Consumer) map[string]func(context.Context) 
 			_, err := q.Look(ctx, "b2")
 			return err
 		},
+		"look for the newest": func(ctx context.Context) error { _, err := q.Newest(ctx, "a1"); return err },
 		"publish": func(ctx context.Context) error {
 			_, err := q.Publish(ctx, v, v.Delete("never", noon))
 			return err

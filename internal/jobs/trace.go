@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
@@ -33,9 +34,11 @@ func startWrite(ctx context.Context, root, id string) (context.Context, trace.Sp
 		))
 }
 
-// endWrite ends the span of a write with its error.
+// endWrite ends the span of a write with its error. That somebody was faster is none.
 func endWrite(span trace.Span, err error) {
-	if err != nil {
+	if errors.Is(err, ErrConflict) {
+		span.SetAttributes(attribute.String("result", "conflict"))
+	} else if err != nil {
 		span.SetStatus(codes.Error, sandbox.Plain(err.Error()))
 	}
 	span.End()

@@ -17,8 +17,22 @@ import (
 // listTimeout bounds one list of all Pods, which may be many thousand.
 const listTimeout = time.Minute
 
-// PodWatch lists and watches the Pods of all sandboxes. It is for counting only: what a watch says may be old.
-func PodWatch(cfg *rest.Config, set Settings) (*cache.ListWatch, error) {
+// A Census is the Pods of all sandboxes, for counting only: what it says may be old. A Pod has several events on its way to run and
+// few afterwards, and each costs as much as a read, here and in the API server; so only those that run are watched.
+type Census struct {
+	// Running lists and watches the Pods that run.
+	Running *cache.ListWatch
+	// Others lists the Pods that do not: not yet, or no more.
+	Others func(context.Context) ([]corev1.Pod, error)
+}
+
+const (
+	running = "status.phase=" + string(corev1.PodRunning)
+	others  = "status.phase!=" + string(corev1.PodRunning)
+)
+
+// NewCensus returns the Pods of a namespace.
+func NewCensus(cfg *rest.Config, set Settings) (*Census, error) {
 	long := rest.CopyConfig(cfg)
 	long.Timeout = 0 // it would end every watch
 	core, err := NewCore(long)
@@ -26,15 +40,18 @@ func PodWatch(cfg *rest.Config, set Settings) (*cache.ListWatch, error) {
 		return nil, err
 	}
 	pods := core.Pods(set.Namespace)
-	return &cache.ListWatch{
+	list := func(ctx context.Context, opts metav1.ListOptions, which string) (*corev1.PodList, error) {
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
+		defer cancel()
+		opts.LabelSelector, opts.FieldSelector = selector, which
+		return pods.List(ctx, opts)
+	}
+	return &Census{Running: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, listTimeout)
-			defer cancel()
-			opts.LabelSelector = selector
-			return pods.List(ctx, opts)
+			return list(ctx, opts, running)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.LabelSelector = selector
+			opts.LabelSelector, opts.FieldSelector = selector, running
 			// A server that takes the request and does not answer would keep it for ever; one that answers may take its time.
 			ctx, cancel := context.WithCancel(ctx)
 			overdue := time.AfterFunc(cfg.Timeout, cancel)
@@ -46,7 +63,13 @@ func PodWatch(cfg *rest.Config, set Settings) (*cache.ListWatch, error) {
 			}
 			return watching{w, cancel}, nil
 		},
-	}, nil
+	}, Others: func(ctx context.Context) ([]corev1.Pod, error) {
+		found, err := list(ctx, metav1.ListOptions{ResourceVersion: "0"}, others) // from the server's cache
+		if err != nil {
+			return nil, err
+		}
+		return found.Items, nil
+	}}, nil
 }
 
 // watching gives up the request of a watch with it.

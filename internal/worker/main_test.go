@@ -74,6 +74,11 @@ func (m *memory) Look(ctx context.Context, id string) (jobs.View, error) {
 	return v, ctx.Err()
 }
 
+func (m *memory) Newest(ctx context.Context, id string) (sandbox.Generation, error) {
+	v, err := m.Look(ctx, id)
+	return v.Generation(), err
+}
+
 func (m *memory) Record(ctx context.Context, v jobs.View, o jobs.Outcome) (jobs.View, error) {
 	m.mu.Lock()
 	hook := m.beforeRecord

@@ -18,6 +18,7 @@ import (
 // Records is where intents are read and outcomes are kept.
 type Records interface {
 	Look(ctx context.Context, id string) (jobs.View, error)
+	Newest(ctx context.Context, id string) (sandbox.Generation, error)
 	Record(ctx context.Context, v jobs.View, o jobs.Outcome) (jobs.View, error)
 }
 
@@ -69,8 +70,13 @@ func (r *Reconciler) Telling(log *slog.Logger, tracing trace.TracerProvider) *Re
 // streams and the cluster alone, so that it may run for any reason, any number of times, anywhere. nil: nothing is left
 // to do. *sandbox.Failure: the message can never be carried out, which is recorded. Any other error: try again.
 func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) error {
-	for {
-		v, err := r.records.Look(ctx, id)
+	return r.ReconcileFrom(ctx, nil, id, attempt)
+}
+
+// ReconcileFrom is Reconcile for somebody who knows already what the first look would show. A nil View is not known.
+func (r *Reconciler) ReconcileFrom(ctx context.Context, known *jobs.View, id string, attempt int) error {
+	for ; ; known = nil {
+		v, err := r.look(ctx, known, id)
 		switch {
 		case err != nil:
 			r.metrics.retry(ctx, unknown, err)
@@ -87,6 +93,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, id string, attempt int) erro
 	}
 }
 
+func (r *Reconciler) look(ctx context.Context, known *jobs.View, id string) (jobs.View, error) {
+	if known != nil {
+		return *known, nil
+	}
+	return r.records.Look(ctx, id)
+}
+
 // once carries out the last intent of v and records its outcome. again tells that there is something else to look at by now.
 func (r *Reconciler) once(ctx context.Context, v jobs.View, attempt int) (again bool, err error) {
 	ctx, told := r.report(ctx, v, attempt)
@@ -97,12 +110,12 @@ func (r *Reconciler) once(ctx context.Context, v jobs.View, attempt int) (again 
 		return false, err
 	}
 	// Look again after acting: a newer intent may have been carried out meanwhile, before what was just written.
-	last, err := r.records.Look(ctx, v.ID)
+	newest, err := r.records.Newest(ctx, v.ID)
 	if err != nil {
 		told.handedBack(ctx, err)
 		return false, err
 	}
-	if last.Generation() != v.Generation() {
+	if newest != v.Generation() {
 		told.superseded(ctx)
 		return true, nil
 	}

@@ -94,7 +94,7 @@ func (w *Worker) handle(ctx context.Context, d *jobs.Delivery) {
 	defer w.metrics.busy.Dec()
 	ctx, release := w.lease(ctx, d)
 	start := time.Now()
-	err := w.reconciler.Reconcile(trace.ContextWithRemoteSpanContext(ctx, d.Origin), d.ID, d.Attempt)
+	err := w.reconciler.ReconcileFrom(trace.ContextWithRemoteSpanContext(ctx, d.Origin), d.View, d.ID, d.Attempt)
 	cause := context.Cause(ctx)
 	release()
 	w.settle(d, err, cause)

@@ -174,7 +174,7 @@ func (r *run) startWorker(ctx context.Context) {
 			m.holder, w.held = w, m
 			m.attempts++
 			r.note("%-10s takes message %d, attempt %d", w.name, m.seq, m.attempts)
-			err := reconciler.Reconcile(ctx, id, m.attempts)
+			err := reconciler.ReconcileFrom(ctx, r.streams.told(m), id, m.attempts)
 			var failure *sandbox.Failure
 			acknowledged := err == nil || errors.As(err, &failure)
 			how, ctxErr := r.await(ctx, w.name, "acknowledge", nil)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sandbox-provisioner/internal/jobs"
+	"sandbox-provisioner/internal/sandbox"
 )
 
 // streams are the two streams of one id, as JetStream keeps them.
@@ -69,6 +70,18 @@ func (st *streams) view(id string) jobs.View {
 	return v
 }
 
+// told is what a message tells of its id by itself, if that is all there is to say.
+func (st *streams) told(m *message) *jobs.View {
+	if m.attempts > 1 || m.seq != st.last || len(st.intents) == 0 {
+		return nil
+	}
+	in := st.intents[len(st.intents)-1]
+	if !in.First || in.Outcomes != st.outcomeIdentity {
+		return nil
+	}
+	return &jobs.View{ID: id, Stream: st.identity, OutcomeStream: st.outcomeIdentity, Seq: m.seq, Intent: &in}
+}
+
 // client is one process' access to the streams.
 type client struct {
 	st    *streams
@@ -83,6 +96,16 @@ func (c client) Look(ctx context.Context, id string) (jobs.View, error) {
 		return jobs.View{}, unavailable()
 	}
 	return c.st.view(id), nil
+}
+
+func (c client) Newest(ctx context.Context, id string) (sandbox.Generation, error) {
+	v, err := c.Look(ctx, id)
+	return v.Generation(), err
+}
+
+// Unseen is no exchange: it reads nothing but what a process knows already.
+func (c client) Unseen(_ context.Context, id string) (jobs.View, error) {
+	return jobs.View{ID: id, Stream: c.st.identity, OutcomeStream: c.st.outcomeIdentity}, nil
 }
 
 func (c client) Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {
