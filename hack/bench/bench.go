@@ -29,6 +29,7 @@ func sections() []section {
 	return []section{
 		{"create", quickRun, (*bench).create},
 		{"accept", quickRun, (*bench).accept},
+		{"depth", wholeRun, (*bench).depth},
 		{"repeat", wholeRun, (*bench).repeat},
 		{"delete", wholeRun, (*bench).delete},
 		{"recreate", wholeRun, (*bench).recreate},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -143,4 +145,64 @@ func (b *bench) workedOff(ctx context.Context, queue string) error {
 			return err
 		}
 	}
+}
+
+const depthTitle = "accepting into a long queue, 64 at once"
+
+// depth measures what queued jobs cost NATS, and whether accepting becomes slower with their number.
+func (b *bench) depth(ctx context.Context) error {
+	const queue = "bench-depth"
+	api, err := b.plant.split(ctx, queue, "api", 0)
+	if err != nil {
+		return err
+	}
+	stream, err := b.plant.js.Stream(ctx, intentStream)
+	if err != nil {
+		return err
+	}
+	step := b.few(25_000, 1000)
+	for queued := 0; ; queued += step {
+		label := thousands(queued) + " queued"
+		resident, err := resident(b.plant.common[partNATS][0])
+		if err != nil {
+			return err
+		}
+		stored, err := sizeOf(filepath.Join(b.plant.dir(), "nats"))
+		if err != nil {
+			return err
+		}
+		b.results.add(depthTitle, label, "NATS, resident, MB", resident)
+		b.results.add(depthTitle, label, "NATS, on disk, MB", stored)
+		b.say("depth: %s: NATS has %.0f MB of memory, %.0f MB on disk", label, resident, stored)
+		if queued == 4*step {
+			return stream.Purge(ctx, jetstream.WithPurgeSubject(intentRoot+queue+".*"))
+		}
+		ids := b.ids(step)
+		load, err := closedLoop(ctx, publishers, step, func(ctx context.Context, i int) error { return api.accept(ctx, ids[i]) })
+		if err != nil {
+			return err
+		}
+		b.results.add(depthTitle, label, "then accepts, "+perSecond, load.perSecond())
+	}
+}
+
+// sizeOf is what the files of a directory take, in MB.
+func sizeOf(dir string) (mb float64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || (err == nil && d.IsDir()) { // NATS goes on meanwhile
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			mb += float64(info.Size()) / 1e6
+		}
+		return err
+	})
+	return mb, err
 }

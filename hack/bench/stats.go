@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -40,3 +41,16 @@ func ratios(values, baseline []float64) []float64 {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// meanRatio is the geometric mean of ratios, and its standard error.
+func meanRatio(ratios []float64) (mean, standardError float64) {
+	n, sum, squares := float64(len(ratios)), 0.0, 0.0
+	for _, r := range ratios {
+		sum += math.Log(r)
+	}
+	for _, r := range ratios {
+		squares += (math.Log(r) - sum/n) * (math.Log(r) - sum/n)
+	}
+	mean = math.Exp(sum / n)
+	return mean, mean * math.Sqrt(squares/(n-1)/n)
+}

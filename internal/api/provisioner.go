@@ -151,6 +151,9 @@ func (p *Provisioner) check(ctx context.Context, order Order, v jobs.View) (*san
 	return state, nil
 }
 
+// lookBack bounds the look for an intent whose publish was not answered: whoever asked has waited for NATS_TIMEOUT already.
+const lookBack = 400 * time.Millisecond
+
 // request appends an intent to those of id, unless the last one serves as well, or done after look.
 func (p *Provisioner) request(
 	ctx context.Context, op jobs.Op, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) error, done func() bool,
@@ -164,7 +167,12 @@ func (p *Provisioner) request(
 		if guess {
 			read = p.jobs.Unseen
 		}
-		v, err := read(ctx, id)
+		readCtx, cancel := ctx, context.CancelFunc(func() {})
+		if unavailable != nil {
+			readCtx, cancel = context.WithTimeout(ctx, lookBack)
+		}
+		v, err := read(readCtx, id)
+		cancel()
 		if err != nil {
 			return jobs.View{}, errors.Join(unavailable, err)
 		}
