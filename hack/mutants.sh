@@ -39,11 +39,11 @@ wanted=("$@")
 model=(go test ./test/model -runs 10000)
 
 mutant fence-ignored internal/sandbox/generation.go 's/l\.Fence > 0 && at <= l\.Fence/at <= l.Fence && l.Fence > 1<<60/' "${model[@]}"
-mutant no-second-look internal/worker/reconcile.go 's/last\.Generation\(\) != v\.Generation\(\)/last.Seq > 1<<60/' "${model[@]}"
+mutant no-second-look internal/worker/reconcile.go 's/newest != v\.Generation\(\)/newest.Seq > 1<<60/' "${model[@]}"
 mutant no-uid-precondition internal/k8s/cluster.go 's/metav1\.DeleteOptions\{Preconditions: [^)]*\}\)/metav1.DeleteOptions{})/; s/\n\tuid := obj.GetUID\(\)//' "${model[@]}"
 mutant acknowledged-before-the-outcome internal/worker/reconcile.go 's/(errors\.Is\(err, jobs\.ErrConflict\):\n\t\treturn true, nil[^\n]*\n\tcase err != nil:\n\t\treturn false,) err/$1 nil/' "${model[@]}"
 mutant terminating-is-success internal/k8s/reconcile.go 's/(case terminating\(pod\):\n\t\treturn) wait, nil/$1 keep, nil/' "${model[@]}"
-mutant no-second-look-of-the-api internal/api/provisioner.go 's/again\.Generation\(\) != v\.Generation\(\)/again.Seq > 1<<60/' "${model[@]}"
+mutant no-second-look-of-the-api internal/api/provisioner.go 's/newest != v\.Generation\(\)/newest.Seq > 1<<60/' "${model[@]}"
 mutant condemned-objects-adopted internal/sandbox/generation.go 's/return !l\.Condemns\(g\)/return true/' "${model[@]}"
 mutant undo-spares-ended-lives internal/k8s/reconcile.go 's/c\.removeIf\(ctx, id, l\.Rejects\)/c.removeIf(ctx, id, l.Condemns)/' "${model[@]}"
 mutant no-undo internal/worker/reconcile.go 's/case v\.Outcome\.State == jobs\.Failed:\n\t\tif err := r\.cluster\.Undo\(ctx, v\.ID, v\.Lineage\(\)\); err != nil/case v.Outcome.State == jobs.Failed:\n\t\tif err := error(nil); err != nil/' "${model[@]}"

@@ -48,11 +48,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	b := &bench{options: o, plant: p}
-	if err := b.run(ctx); err != nil {
+	err = b.run(ctx)
+	page := about.page(&b.results, o)
+	fmt.Print(page) // also of a run that was broken off: it may have taken an hour so far
+	if err != nil {
 		return err
 	}
-	page := about.page(&b.results, o)
-	fmt.Print(page)
 	if o.whole() {
 		if err := os.WriteFile(document, []byte(page), 0o644); err != nil {
 			return err

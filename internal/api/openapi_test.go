@@ -72,8 +72,8 @@ func (s sceneJobs) Newest(context.Context, string) (sandbox.Generation, error) {
 	return s.view.Generation(), s.lookErr
 }
 
-func (s sceneJobs) Unseen(_ context.Context, id string) (jobs.View, error) {
-	return jobs.View{ID: id, Stream: s.view.Stream}, s.lookErr
+func (s sceneJobs) Unseen(id string) (jobs.View, bool) {
+	return jobs.View{ID: id, Stream: s.view.Stream}, s.lookErr == nil
 }
 
 func (s sceneJobs) Publish(_ context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {

@@ -19,7 +19,7 @@ import (
 type Jobs interface {
 	Look(ctx context.Context, id string) (jobs.View, error)
 	Newest(ctx context.Context, id string) (sandbox.Generation, error)
-	Unseen(ctx context.Context, id string) (jobs.View, error)
+	Unseen(id string) (v jobs.View, ok bool)
 	Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error)
 	Follow(id string) jobs.Follower
 }
@@ -154,6 +154,16 @@ func (p *Provisioner) check(ctx context.Context, order Order, v jobs.View) (*san
 // lookBack bounds the look for an intent whose publish was not answered: whoever asked has waited for NATS_TIMEOUT already.
 const lookBack = 400 * time.Millisecond
 
+// look is a look at the queue; back tells that it is for such an intent.
+func (p *Provisioner) look(ctx context.Context, id string, back bool) (jobs.View, error) {
+	if back {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, lookBack)
+		defer cancel()
+	}
+	return p.jobs.Look(ctx, id)
+}
+
 // request appends an intent to those of id, unless the last one serves as well, or done after look.
 func (p *Provisioner) request(
 	ctx context.Context, op jobs.Op, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) error, done func() bool,
@@ -163,18 +173,15 @@ func (p *Provisioner) request(
 	var unavailable error
 	// Most creates are of new ids. For the others the publish is refused, and nothing has been lost but that.
 	for guess := op == jobs.Present; ; guess = false {
-		read := p.jobs.Look
+		var v jobs.View
 		if guess {
-			read = p.jobs.Unseen
+			v, guess = p.jobs.Unseen(id)
 		}
-		readCtx, cancel := ctx, context.CancelFunc(func() {})
-		if unavailable != nil {
-			readCtx, cancel = context.WithTimeout(ctx, lookBack)
-		}
-		v, err := read(readCtx, id)
-		cancel()
-		if err != nil {
-			return jobs.View{}, errors.Join(unavailable, err)
+		if !guess {
+			var err error
+			if v, err = p.look(ctx, id, unavailable != nil); err != nil {
+				return jobs.View{}, errors.Join(unavailable, err)
+			}
 		}
 		in := next(v)
 		if v.Serves(in, p.now(), p.patience) {

@@ -29,6 +29,8 @@ type memoryQueue struct {
 	onPublish func(n int) error
 	// silent makes looks hang.
 	silent bool
+	// quiet is a queue that has not been heard of for a while.
+	quiet bool
 	// late makes a publish fail although it is carried out.
 	late error
 	// work is what the workers record about an intent as soon as it is published; nil for nothing.
@@ -63,9 +65,9 @@ func (q *memoryQueue) Newest(ctx context.Context, id string) (sandbox.Generation
 	return v.Generation(), err
 }
 
-func (q *memoryQueue) Unseen(context.Context, string) (jobs.View, error) {
+func (q *memoryQueue) Unseen(string) (jobs.View, bool) {
 	last := q.last()
-	return jobs.View{ID: "a1", Stream: last.Stream, OutcomeStream: last.OutcomeStream}, nil
+	return jobs.View{ID: "a1", Stream: last.Stream, OutcomeStream: last.OutcomeStream}, !q.quiet
 }
 
 func (q *memoryQueue) Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {
@@ -648,6 +650,24 @@ func TestAnIntentWhoseAcknowledgementWasLost(t *testing.T) {
 			require.ErrorIs(t, <-done, jobs.ErrUnavailable)
 		})
 	}
+}
+
+// What is published into a NATS that is paused may be stored long after the 503.
+func TestNothingIsPublishedIntoSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(k8s.NodePort)
+		b.queue.quiet = true
+		b.queue.onLook = func(int) error { return unavailable() }
+		_, err := b.Create(t.Context(), order(small()))
+		require.ErrorIs(t, err, jobs.ErrUnavailable)
+		require.Empty(t, b.queue.intents())
+
+		b.queue.onLook, b.queue.work = nil, succeed
+		_, err = b.Create(t.Context(), order(small()))
+		require.NoError(t, err)
+		require.Equal(t, 2, b.queue.looks, "it looks whether there is one")
+	})
 }
 
 func TestWithoutNATSNothingIsPromised(t *testing.T) {

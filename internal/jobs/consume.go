@@ -86,21 +86,11 @@ func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time, s *streams) *Del
 	d.Attempt = int(min(meta.NumDelivered, 1<<30))
 	// Only what has come over the connection on which the streams were looked up is surely theirs.
 	if d.Attempt == 1 && meta.NumPending == 0 && c.q.nc.Stats().Reconnects == s.reconnects {
-		d.View = s.firstView(d, meta.Sequence.Stream)
+		if in, err := decodeIntent(msg.Data(), d.ID); err == nil {
+			d.View = FirstView(s.unseen(d.ID), meta.Sequence.Stream, in, d.Origin)
+		}
 	}
 	return d
-}
-
-// firstView is the View of an id whose first intent is d; nil when there may be more to know. An outcome of what was asked before
-// and has been forgotten is not seen. It would accept less, and refuses whatever is recorded on this View.
-func (s *streams) firstView(d *Delivery, seq uint64) *View {
-	in, err := decodeIntent(d.msg.Data(), d.ID)
-	if err != nil || !in.First || in.Outcomes != s.outcomeIdentity {
-		return nil
-	}
-	v := s.unseen(d.ID)
-	v.Seq, v.Intent, v.Origin = seq, in, d.Origin
-	return &v
 }
 
 func (c *Consumer) leaseFrom(t time.Time) time.Time {

@@ -39,6 +39,7 @@ type follower struct {
 // called. Without it followers still see every outcome, a second later.
 func (q *Queue) Announce() (stop func(), err error) {
 	sub, err := q.nc.Subscribe(q.subject(announceRoot, "*"), func(m *nats.Msg) {
+		q.hear()
 		q.followers.tell(idOf(m.Subject), m.Data)
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,6 +36,8 @@ const (
 	outlives = 10 * time.Second
 	// identityAge is how long the identity of the stream of intents is believed while the connection lasts.
 	identityAge = 10 * time.Second
+	// heardAge is for how long the last word of NATS says that it is there.
+	heardAge = 20 * time.Millisecond
 )
 
 // ErrConflict says that somebody else wrote first: look again, decide again.
@@ -50,6 +53,9 @@ type Queue struct {
 	js  jetstream.JetStream
 	cfg Config
 	log *slog.Logger
+
+	// heard is when NATS has answered last, in Unix nanoseconds.
+	heard atomic.Int64
 
 	mu      sync.Mutex
 	streams *streams
@@ -84,15 +90,17 @@ func (q *Queue) Ping(ctx context.Context) error {
 }
 
 // Unseen is the View of an id that nobody has asked for. It is a guess, for which nothing is read; Publish refuses it when it is
-// wrong.
-func (q *Queue) Unseen(ctx context.Context, id string) (View, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
-	defer cancel()
-	s, err := q.current(ctx)
-	if err != nil {
-		return View{}, unavailable(err)
+// wrong. ok is false while NATS has not been heard of for a moment: what is sent to a server that is paused or cut off may be stored
+// long after it was reported as refused, so that somebody has to look first whether there is one.
+func (q *Queue) Unseen(id string) (v View, ok bool) {
+	if time.Since(time.Unix(0, q.heard.Load())) > heardAge {
+		return View{}, false
 	}
-	return s.unseen(id), nil
+	s := q.known()
+	if s == nil {
+		return View{}, false
+	}
+	return s.unseen(id), true
 }
 
 func (s *streams) unseen(id string) View {
@@ -130,7 +138,9 @@ func (q *Queue) read(ctx context.Context, from func(context.Context, *streams) e
 		if err != nil {
 			return unavailable(err)
 		}
-		err = from(ctx, s)
+		if err = from(ctx, s); err == nil {
+			q.hear()
+		}
 		if isMissing(err) || q.nc.Stats().Reconnects != s.reconnects {
 			// The stream may be another one than the one whose identity is known: nothing that was read counts.
 			q.forget(s)
@@ -265,6 +275,7 @@ func (q *Queue) write(ctx context.Context, root, id string, body any, seq uint64
 	if err != nil {
 		return 0, writeError(err)
 	}
+	q.hear()
 	return ack.Sequence, nil
 }
 
@@ -302,14 +313,25 @@ func idOf(subject string) string {
 
 // current returns the streams, looking them up when the connection is another one than before or long ago.
 func (q *Queue) current(ctx context.Context) (*streams, error) {
-	q.mu.Lock()
-	s := q.streams
-	q.mu.Unlock()
-	if s != nil && s.reconnects == q.nc.Stats().Reconnects && time.Since(s.at) < identityAge {
+	if s := q.known(); s != nil {
 		return s, nil
 	}
 	return q.lookUp(ctx)
 }
+
+// known is the streams as they were looked up not long ago on this connection, or nil.
+func (q *Queue) known() *streams {
+	q.mu.Lock()
+	s := q.streams
+	q.mu.Unlock()
+	if s != nil && s.reconnects == q.nc.Stats().Reconnects && time.Since(s.at) < identityAge {
+		return s
+	}
+	return nil
+}
+
+// hear notes that NATS is there.
+func (q *Queue) hear() { q.heard.Store(time.Now().UnixNano()) }
 
 func (q *Queue) forget(s *streams) {
 	q.mu.Lock()

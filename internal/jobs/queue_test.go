@@ -74,8 +74,9 @@ func TestNothingIsKnownOfANewID(t *testing.T) {
 func TestAGuessThatAnIDIsNewIsProvenOrRefused(t *testing.T) {
 	t.Parallel()
 	q := newBroker(t).queue()
-	guess, err := q.Unseen(t.Context(), "a1")
-	require.NoError(t, err)
+	_, ok := q.Unseen("a1")
+	require.False(t, ok, "NATS has not been heard of")
+	guess := unseen(t, q, "a1")
 	require.Equal(t, look(t, q, "a1"), guess)
 	in := guess.Create(smallSpec(), nextRequest(), noon, time.Minute)
 	v, err := q.Publish(t.Context(), guess, in)
@@ -83,6 +84,17 @@ func TestAGuessThatAnIDIsNewIsProvenOrRefused(t *testing.T) {
 	_, err = q.Publish(t.Context(), guess, in)
 	require.ErrorIs(t, err, ErrConflict)
 	require.Equal(t, v.Seq, look(t, q, "a1").Seq)
+}
+
+// unseen is the guess that id is new, made when NATS has just been heard of.
+func unseen(t *testing.T, q *Queue, id string) (v View) {
+	t.Helper()
+	require.Eventually(t, func() (ok bool) {
+		look(t, q, "another")
+		v, ok = q.Unseen(id)
+		return ok
+	}, soon, time.Millisecond)
+	return v
 }
 
 func TestTheNewestIntentIsReadAlone(t *testing.T) {
@@ -104,10 +116,9 @@ func TestAPublishWithoutAStreamIsTriedAgainOnANewOne(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	q := b.queue()
-	guess, err := q.Unseen(t.Context(), "a1")
-	require.NoError(t, err)
+	guess := unseen(t, q, "a1")
 	require.NoError(t, b.jetstream().DeleteStream(t.Context(), intentStream))
-	_, err = q.Publish(t.Context(), guess, guess.Create(smallSpec(), nextRequest(), noon, time.Minute))
+	_, err := q.Publish(t.Context(), guess, guess.Create(smallSpec(), nextRequest(), noon, time.Minute))
 	require.ErrorIs(t, err, ErrConflict)
 	v := ask(t, q, "a1")
 	require.NotEqual(t, guess.Stream, v.Stream)

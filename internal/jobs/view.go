@@ -30,6 +30,17 @@ type View struct {
 	Origin trace.SpanContext
 }
 
+// FirstView is the View after in, the newest intent of its id, at position seq, if it is also the first of which anything is known; else
+// nil. unseen is the View before it. An outcome of what was asked earlier and has been forgotten is not seen: it would accept fewer
+// objects, and refuses whatever is recorded on this View. So a View that is wrong costs a repetition, and nothing else.
+func FirstView(unseen View, seq uint64, in *Intent, origin trace.SpanContext) *View {
+	if !in.First || in.Outcomes != unseen.OutcomeStream {
+		return nil
+	}
+	unseen.Seq, unseen.Intent, unseen.Origin = seq, in, origin
+	return &unseen
+}
+
 // Generation is that of the last intent.
 func (v View) Generation() sandbox.Generation {
 	return sandbox.Generation{Stream: v.Stream, Seq: v.Seq}

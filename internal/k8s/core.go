@@ -1,9 +1,11 @@
 package k8s
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -46,6 +48,14 @@ func (c *Core) Pods(namespace string) *gentype.ClientWithList[*corev1.Pod, *core
 	return gentype.NewClientWithList("pods", c.rest, parameters, namespace,
 		func() *corev1.Pod { return &corev1.Pod{} }, func() *corev1.PodList { return &corev1.PodList{} },
 		gentype.PrefersProtobuf[*corev1.Pod]())
+}
+
+// listPodsOnce lists Pods in one request: by itself client-go repeats a GET whose connection broke, once a second.
+func (c *Core) listPodsOnce(ctx context.Context, namespace string, opts metav1.ListOptions) (*corev1.PodList, error) {
+	list := &corev1.PodList{}
+	err := c.rest.Get().UseProtobufAsDefault().Namespace(namespace).Resource("pods").VersionedParams(&opts, parameters).MaxRetries(0).
+		Do(ctx).Into(list)
+	return list, err
 }
 
 // Services is the client of the Services of a namespace.

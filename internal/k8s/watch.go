@@ -40,15 +40,12 @@ func NewCensus(cfg *rest.Config, set Settings) (*Census, error) {
 		return nil, err
 	}
 	pods := core.Pods(set.Namespace)
-	list := func(ctx context.Context, opts metav1.ListOptions, which string) (*corev1.PodList, error) {
-		ctx, cancel := context.WithTimeout(ctx, listTimeout)
-		defer cancel()
-		opts.LabelSelector, opts.FieldSelector = selector, which
-		return pods.List(ctx, opts)
-	}
 	return &Census{Running: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			return list(ctx, opts, running)
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			opts.LabelSelector, opts.FieldSelector = selector, running
+			return pods.List(ctx, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.LabelSelector, opts.FieldSelector = selector, running
@@ -64,7 +61,10 @@ func NewCensus(cfg *rest.Config, set Settings) (*Census, error) {
 			return watching{w, cancel}, nil
 		},
 	}, Others: func(ctx context.Context) ([]corev1.Pod, error) {
-		found, err := list(ctx, metav1.ListOptions{ResourceVersion: "0"}, others) // from the server's cache
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
+		defer cancel()
+		fromCache := metav1.ListOptions{LabelSelector: selector, FieldSelector: others, ResourceVersion: "0"}
+		found, err := core.listPodsOnce(ctx, set.Namespace, fromCache)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sandbox-provisioner/internal/jobs"
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -58,7 +60,8 @@ func (st *streams) position(stream int64, seq uint64) int {
 }
 
 func (st *streams) view(id string) jobs.View {
-	v := jobs.View{ID: id, Stream: st.identity, OutcomeStream: st.outcomeIdentity, OutcomeSeq: st.outcomeSeq}
+	v := st.unseen(id)
+	v.OutcomeSeq = st.outcomeSeq
 	if len(st.intents) > 0 {
 		in := st.intents[len(st.intents)-1]
 		v.Seq, v.Intent = st.last, &in
@@ -76,10 +79,12 @@ func (st *streams) told(m *message) *jobs.View {
 		return nil
 	}
 	in := st.intents[len(st.intents)-1]
-	if !in.First || in.Outcomes != st.outcomeIdentity {
-		return nil
-	}
-	return &jobs.View{ID: id, Stream: st.identity, OutcomeStream: st.outcomeIdentity, Seq: m.seq, Intent: &in}
+	return jobs.FirstView(st.unseen(id), m.seq, &in, trace.SpanContext{})
+}
+
+// unseen is all that a process knows of the streams without reading them.
+func (st *streams) unseen(id string) jobs.View {
+	return jobs.View{ID: id, Stream: st.identity, OutcomeStream: st.outcomeIdentity}
 }
 
 // client is one process' access to the streams.
@@ -103,10 +108,8 @@ func (c client) Newest(ctx context.Context, id string) (sandbox.Generation, erro
 	return v.Generation(), err
 }
 
-// Unseen is no exchange: it reads nothing but what a process knows already.
-func (c client) Unseen(_ context.Context, id string) (jobs.View, error) {
-	return jobs.View{ID: id, Stream: c.st.identity, OutcomeStream: c.st.outcomeIdentity}, nil
-}
+// Unseen is no exchange.
+func (c client) Unseen(id string) (jobs.View, bool) { return c.st.unseen(id), c.st.s.choose(4) > 0 }
 
 func (c client) Publish(ctx context.Context, v jobs.View, in jobs.Intent) (jobs.View, error) {
 	how, err := c.st.s.await(ctx, c.actor, "publish", nil)
