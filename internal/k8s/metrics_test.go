@@ -254,3 +254,20 @@ func BenchmarkRoundTrip(b *testing.B) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (r roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// By itself client-go repeats a GET whose connection broke, once a second, for as long as it may take: no way to treat a cluster that
+// is down.
+func TestTheCensusAsksOnceAtATime(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	census, err := NewCensus(&rest.Config{Host: server.URL}, stock())
+	require.NoError(t, err)
+	_, err = census.Others(t.Context())
+	require.Error(t, err)
+	require.EqualValues(t, 1, asked.Load())
+}
