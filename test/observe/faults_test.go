@@ -29,7 +29,7 @@ type fault struct {
 
 // Limits of waiting, in our own time. A repair is looked at until the windows behind which alerts stay silent after an outage are over.
 const (
-	untilFiring = 120 * time.Second
+	untilFiring = 240 * time.Second
 	untilQuiet  = 90 * time.Second
 	aftermath   = 40 * time.Second
 )
