@@ -301,6 +301,9 @@ func (p *plant) usage(c contestant) (usage, error) {
 	return usageOf(parts)
 }
 
+// maxClears is how often the removal of everything may fail.
+const maxClears = 5
+
 // clear removes everything from a namespace, or only the given ids, and returns when it is gone, so that the next to come finds
 // what everybody finds.
 func (p *plant) clear(ctx context.Context, namespace string, ids ...string) error {
@@ -315,9 +318,9 @@ func (p *plant) clear(ctx context.Context, namespace string, ids ...string) erro
 				Body(&metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}).Do(ctx).Error()
 		}
 	}
-	for {
-		// The server gives up after a minute; what is left is for the next time.
-		if err := both(removeAll("pods"), removeAll("services")); err != nil && !apierrors.IsTimeout(err) {
+	for tries := 0; ; tries++ {
+		// The server gives up after a minute, in one way or another; what is left is for the next time.
+		if err := both(removeAll("pods"), removeAll("services")); err != nil && (ctx.Err() != nil || tries == maxClears) {
 			return fmt.Errorf("clear %s: %w", namespace, err)
 		}
 		left, err := p.core.Pods(namespace).List(ctx, which)
