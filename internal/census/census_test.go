@@ -201,6 +201,14 @@ func atWork(t *testing.T, c *cluster, test func(*testing.T, *desk)) {
 	})
 }
 
+// waiting is how many Pods are waited for.
+func (d *desk) waiting() int {
+	synctest.Wait()
+	d.Census.mu.Lock()
+	defer d.Census.mu.Unlock()
+	return len(d.awaited)
+}
+
 // read is what is told when those that do not run have been asked for again.
 func (d *desk) read(t *testing.T) map[string]float64 {
 	t.Helper()
@@ -377,15 +385,29 @@ func TestWhatIsWaitedForIsBounded(t *testing.T) {
 		for i := range maxAwaited + 10 {
 			d.Made(fmt.Sprint("pod-", i), accepted)
 		}
-		require.Len(t, d.awaited, maxAwaited)
+		require.Equal(t, maxAwaited, d.waiting())
 		d.put(pod("pod-0", running))
 		synctest.Wait()
 		d.remove("pod-0")
 		synctest.Wait()
-		require.Len(t, d.awaited, maxAwaited-1, "a Pod that is deleted is not waited for")
+		require.Equal(t, maxAwaited-1, d.waiting(), "a Pod that is deleted is not waited for")
 		time.Sleep(patience)
 		d.Made("late", accepted)
-		require.Len(t, d.awaited, 1, "nobody waits for ever")
+		require.Equal(t, 1, d.waiting(), "nobody waits for ever")
+	})
+}
+
+func TestAPodThatIsDeletedBeforeItRunsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	atWork(t, newCluster(), func(t *testing.T, d *desk) {
+		d.put(pod("a"))
+		d.put(pod("b"))
+		d.Made("a", time.Now())
+		d.Made("b", time.Now())
+		d.remove("a")
+		time.Sleep(3 * othersInterval)
+		synctest.Wait()
+		require.Equal(t, 1, d.waiting())
 	})
 }
 

@@ -94,6 +94,12 @@ func (c *Census) seeOthers(pods []corev1.Pod, err error) {
 	for i := range pods {
 		c.others[pods[i].UID] = k8s.Stand(&pods[i])
 	}
+	for uid, w := range c.awaited {
+		_, runs := c.pods[uid]
+		if _, exists := c.others[uid]; !runs && !exists && c.now().Sub(w.since) >= 2*othersInterval {
+			delete(c.awaited, uid) // it was deleted before it ran
+		}
+	}
 }
 
 // see takes note of how a Pod stands.
