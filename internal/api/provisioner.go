@@ -171,6 +171,7 @@ func (p *Provisioner) request(
 	result := publishedError
 	defer func() { p.metrics.decided(op, result) }()
 	var unavailable error
+	missed := false
 	// Most creates are of new ids. For the others the publish is refused, and nothing has been lost but that.
 	for guess := op == jobs.Present; ; guess = false {
 		var v jobs.View
@@ -211,6 +212,8 @@ func (p *Provisioner) request(
 			if !guess {
 				p.metrics.decided(op, publishedConflict)
 			}
+		case errors.Is(err, jobs.ErrMissing) && !missed:
+			missed = true // the look that follows makes the stream, and if that does not help, nothing will
 		case errors.Is(err, jobs.ErrUnavailable):
 			unavailable = err // it may have been appended all the same: look once more
 		default:

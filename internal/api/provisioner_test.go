@@ -652,6 +652,22 @@ func TestAnIntentWhoseAcknowledgementWasLost(t *testing.T) {
 	}
 }
 
+// A stream that is there, and does not take our subjects, is found again and again.
+func TestAStreamThatTakesNothingIsNotTriedForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(k8s.NodePort)
+		tries := 0
+		b.queue.onPublish = func(int) error {
+			tries++
+			return fmt.Errorf("%w: %w", jobs.ErrMissing, unavailable())
+		}
+		_, err := b.Create(t.Context(), order(small()))
+		require.ErrorIs(t, err, jobs.ErrUnavailable)
+		require.Equal(t, 2, tries)
+	})
+}
+
 // What is published into a NATS that is paused may be stored long after the 503.
 func TestNothingIsPublishedIntoSilence(t *testing.T) {
 	t.Parallel()

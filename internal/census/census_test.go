@@ -255,6 +255,19 @@ func TestSandboxesAreCountedAsTheyChange(t *testing.T) {
 	}
 }
 
+func TestAPodThatRanAndIsGoneIsCountedNowhere(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.put(pod("a"))
+	atWork(t, c, func(t *testing.T, d *desk) {
+		require.Equal(t, 1., d.readNow(t)[pendingPods])
+		d.put(pod("a", ready))
+		synctest.Wait()
+		d.remove("a")
+		require.Empty(t, d.readNow(t))
+	})
+}
+
 func TestAPodThatNoLongerRunsIsCountedAsWhatItIs(t *testing.T) {
 	t.Parallel()
 	c := newCluster()

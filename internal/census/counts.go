@@ -77,10 +77,8 @@ func (c counts) count() (byPhase, byReason map[string]int, known bool) {
 	for _, r := range c.pods {
 		count(r.Standing)
 	}
-	for uid, s := range c.others {
-		if _, runs := c.pods[uid]; !runs { // by now
-			count(s)
-		}
+	for _, s := range c.others {
+		count(s)
 	}
 	return byPhase, byReason, c.known && c.others != nil
 }

@@ -92,7 +92,9 @@ func (c *Census) seeOthers(pods []corev1.Pod, err error) {
 	}
 	c.others = make(map[types.UID]k8s.Standing, len(pods))
 	for i := range pods {
-		c.others[pods[i].UID] = k8s.Stand(&pods[i])
+		if _, runs := c.pods[pods[i].UID]; !runs { // by now
+			c.others[pods[i].UID] = k8s.Stand(&pods[i])
+		}
 	}
 	for uid, w := range c.awaited {
 		_, runs := c.pods[uid]
@@ -113,5 +115,6 @@ func (c *Census) see(pod *corev1.Pod) {
 		}
 	}
 	c.pods[pod.UID] = r
+	delete(c.others, pod.UID)
 	c.settle(pod.UID)
 }

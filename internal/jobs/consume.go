@@ -31,7 +31,7 @@ type Consumer struct {
 // Consumer returns the Consumer of the cluster. It is made on the server when it is first needed.
 func (q *Queue) Consumer() *Consumer { return &Consumer{q: q} }
 
-// A Delivery is the word that something about one id is to be looked at. Its own body does not count.
+// A Delivery is the word that something about one id is to be looked at. Its own body counts only where View says so.
 type Delivery struct {
 	ID string
 	// Attempt counts the deliveries of this message, from 1.
@@ -40,7 +40,7 @@ type Delivery struct {
 	Until time.Time
 	// Origin is the span that has published the message; it is not valid when nobody traces.
 	Origin trace.SpanContext
-	// View is what a look would show, when the message was the first about its id and the last of all as it was sent; else nil.
+	// View is what a look would show, when the message is new, the first about its id, and was the last of all as it was sent; else nil.
 	View *View
 
 	msg jetstream.Msg
@@ -85,12 +85,21 @@ func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time, s *streams) *Del
 	}
 	d.Attempt = int(min(meta.NumDelivered, 1<<30))
 	// Only what has come over the connection on which the streams were looked up is surely theirs.
-	if d.Attempt == 1 && meta.NumPending == 0 && c.q.nc.Stats().Reconnects == s.reconnects {
+	if isNewest(meta, time.Now()) && c.q.nc.Stats().Reconnects == s.reconnects {
 		if in, err := decodeIntent(msg.Data(), d.ID); err == nil {
 			d.View = FirstView(s.unseen(d.ID), meta.Sequence.Stream, in, d.Origin)
 		}
 	}
 	return d
+}
+
+// freshness is how old a message may be that nobody is believed to have carried out. A consumer that was lost with its state, or is
+// younger than the stream, begins from the front and takes what has long ended for new.
+const freshness = time.Second
+
+// isNewest tells whether a message has just been stored, is handed out for the first time, and had nothing behind it when it was sent.
+func isNewest(meta *jetstream.MsgMetadata, now time.Time) bool {
+	return meta.NumDelivered == 1 && meta.NumPending == 0 && now.Sub(meta.Timestamp).Abs() < freshness
 }
 
 func (c *Consumer) leaseFrom(t time.Time) time.Time {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 )
 
@@ -260,6 +261,26 @@ func TestAWordAfterWhichThereMayBeMoreToKnowTellsNothing(t *testing.T) {
 			}
 			require.Nil(t, receive(t, c, 1).View)
 		})
+	}
+}
+
+func TestAMessageThatIsOldOrHasBeenSeenIsNotTheNewest(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		delivered, pending uint64
+		stored             time.Time
+		want               bool
+	}{
+		"new":                               {1, 0, now.Add(-time.Millisecond), true},
+		"handed out again":                  {2, 0, now, false},
+		"before another":                    {1, 1, now, false},
+		"of a consumer that begins anew":    {1, 0, now.Add(-2 * time.Second), false},
+		"by a clock that is far from ours":  {1, 0, now.Add(time.Hour), false},
+		"by a clock that is nearly as ours": {1, 0, now.Add(100 * time.Millisecond), true},
+	} {
+		meta := &jetstream.MsgMetadata{NumDelivered: tc.delivered, NumPending: tc.pending, Timestamp: tc.stored}
+		require.Equal(t, tc.want, isNewest(meta, now), name)
 	}
 }
 

@@ -43,6 +43,9 @@ const (
 // ErrConflict says that somebody else wrote first: look again, decide again.
 var ErrConflict = errors.New("the view no longer holds")
 
+// ErrMissing is an ErrUnavailable: nobody takes what is published, so that it was surely not stored. A look makes a stream that is missing.
+var ErrMissing = errors.New("no stream takes it")
+
 // ErrUnavailable says that NATS did not answer. Whether the write took effect is not known.
 var ErrUnavailable = errors.New("NATS is not available")
 
@@ -54,8 +57,8 @@ type Queue struct {
 	cfg Config
 	log *slog.Logger
 
-	// heard is when NATS has answered last, in Unix nanoseconds.
-	heard atomic.Int64
+	// heard is when NATS has answered last, by the monotonic clock.
+	heard atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	streams *streams
@@ -93,7 +96,7 @@ func (q *Queue) Ping(ctx context.Context) error {
 // wrong. ok is false while NATS has not been heard of for a moment: what is sent to a server that is paused or cut off may be stored
 // long after it was reported as refused, so that somebody has to look first whether there is one.
 func (q *Queue) Unseen(id string) (v View, ok bool) {
-	if time.Since(time.Unix(0, q.heard.Load())) > heardAge {
+	if heard := q.heard.Load(); heard == nil || time.Since(*heard) > heardAge {
 		return View{}, false
 	}
 	s := q.known()
@@ -226,7 +229,7 @@ func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
 	endWrite(span, err)
 	if isMissing(err) {
 		q.forget(s)
-		return View{}, ErrConflict // nobody has stored it
+		return View{}, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
 	if err != nil {
 		return View{}, err
@@ -331,7 +334,7 @@ func (q *Queue) known() *streams {
 }
 
 // hear notes that NATS is there.
-func (q *Queue) hear() { q.heard.Store(time.Now().UnixNano()) }
+func (q *Queue) hear() { q.heard.Store(new(time.Now())) }
 
 func (q *Queue) forget(s *streams) {
 	q.mu.Lock()

@@ -119,7 +119,8 @@ func TestAPublishWithoutAStreamIsTriedAgainOnANewOne(t *testing.T) {
 	guess := unseen(t, q, "a1")
 	require.NoError(t, b.jetstream().DeleteStream(t.Context(), intentStream))
 	_, err := q.Publish(t.Context(), guess, guess.Create(smallSpec(), nextRequest(), noon, time.Minute))
-	require.ErrorIs(t, err, ErrConflict)
+	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorIs(t, err, ErrUnavailable)
 	v := ask(t, q, "a1")
 	require.NotEqual(t, guess.Stream, v.Stream)
 }

@@ -140,6 +140,9 @@ func (w *Worker) settle(d *jobs.Delivery, err, cause error) {
 // those that NATS has confirmed, so that a worker that was frozen or cut off does not write when it comes back.
 func (w *Worker) lease(ctx context.Context, d *jobs.Delivery) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if !time.Now().Before(d.Until) {
+		cancel(errLeaseLost) // now: a timer would let the first write slip by
+	}
 	end := time.AfterFunc(time.Until(d.Until), func() { cancel(errLeaseLost) })
 	var beat *time.Timer
 	var mu sync.Mutex // beat is set while it may fire

@@ -518,3 +518,12 @@ func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A worker that was frozen with a message in its hands finds it there when it comes back.
+func TestAJobWhoseLeaseIsOverIsNotBegun(t *testing.T) {
+	t.Parallel()
+	w := &Worker{heartbeat: time.Hour}
+	ctx, release := w.lease(t.Context(), &jobs.Delivery{ID: "a1", Until: time.Now().Add(-time.Second)})
+	defer release()
+	require.ErrorIs(t, context.Cause(ctx), errLeaseLost)
+}
