@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -231,11 +232,17 @@ func TestAConsumerComesBackByItself(t *testing.T) {
 func TestTheFirstWordAboutAnIDTellsAll(t *testing.T) {
 	t.Parallel()
 	q := newBroker(t).queue()
-	v := ask(t, q, "a1")
-	d := receive(t, q.Consumer(), 1)
-	require.NotNil(t, d.View)
-	require.Equal(t, look(t, q, "a1"), *d.View)
-	require.Equal(t, v.Generation(), d.View.Generation())
+	c := q.Consumer()
+	for try := range 10 { // a machine that is slow may take longer to deliver than a message counts as new
+		id := fmt.Sprint("a", try)
+		v := ask(t, q, id)
+		if d := receive(t, c, 1); d.View != nil {
+			require.Equal(t, look(t, q, id), *d.View)
+			require.Equal(t, v.Generation(), d.View.Generation())
+			return
+		}
+	}
+	require.Fail(t, "none came with a view")
 }
 
 func TestAWordAfterWhichThereMayBeMoreToKnowTellsNothing(t *testing.T) {

@@ -95,7 +95,7 @@ func (r *Reconciler) ReconcileFrom(ctx context.Context, known *jobs.View, id str
 
 func (r *Reconciler) look(ctx context.Context, known *jobs.View, id string) (jobs.View, error) {
 	if known != nil {
-		return *known, nil
+		return *known, ctx.Err()
 	}
 	return r.records.Look(ctx, id)
 }
