@@ -154,14 +154,30 @@ func (p *Provisioner) check(ctx context.Context, order Order, v jobs.View) (*san
 // lookBack bounds the look for an intent whose publish was not answered: whoever asked has waited for NATS_TIMEOUT already.
 const lookBack = 400 * time.Millisecond
 
-// look is a look at the queue; back tells that it is for such an intent.
-func (p *Provisioner) look(ctx context.Context, id string, back bool) (jobs.View, error) {
-	if back {
-		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, lookBack)
-		defer cancel()
+// find looks for an intent whose publish ended with unavailable, which is returned when it was not appended.
+func (p *Provisioner) find(ctx context.Context, in jobs.Intent, unavailable error) (jobs.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookBack)
+	defer cancel()
+	v, err := p.jobs.Look(ctx, in.SandboxID)
+	switch {
+	case err != nil:
+		return jobs.View{}, errors.Join(unavailable, err)
+	case !v.Serves(in, p.now(), p.patience):
+		return jobs.View{}, unavailable
 	}
-	return p.jobs.Look(ctx, id)
+	return v, nil
+}
+
+// join tells what has become of in, whose purpose the last intent of v serves.
+func join(ctx context.Context, v jobs.View, in jobs.Intent) (result string) {
+	if v.Intent.RequestID == in.RequestID {
+		return publishedNew // only its acknowledgement was lost
+	}
+	if v.Origin.IsValid() {
+		// What is waited for goes on in the trace of whoever asked for it.
+		trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: v.Origin})
+	}
+	return publishedJoined
 }
 
 // request appends an intent to those of id, unless the last one serves as well, or done after look.
@@ -170,7 +186,6 @@ func (p *Provisioner) request(
 ) (jobs.View, error) {
 	result := publishedError
 	defer func() { p.metrics.decided(op, result) }()
-	var unavailable error
 	missed := false
 	// Most creates are of new ids. For the others the publish is refused, and nothing has been lost but that.
 	for guess := op == jobs.Present; ; guess = false {
@@ -180,22 +195,14 @@ func (p *Provisioner) request(
 		}
 		if !guess {
 			var err error
-			if v, err = p.look(ctx, id, unavailable != nil); err != nil {
-				return jobs.View{}, errors.Join(unavailable, err)
+			if v, err = p.jobs.Look(ctx, id); err != nil {
+				return jobs.View{}, err
 			}
 		}
 		in := next(v)
 		if v.Serves(in, p.now(), p.patience) {
-			if result = publishedJoined; v.Intent.RequestID == in.RequestID {
-				result = publishedNew // only its acknowledgement was lost
-			} else if v.Origin.IsValid() {
-				// What is waited for goes on in the trace of whoever asked for it.
-				trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: v.Origin})
-			}
+			result = join(ctx, v, in)
 			return v, nil
-		}
-		if unavailable != nil {
-			return jobs.View{}, unavailable // and it was not appended
 		}
 		if err := look(v); err != nil || done() {
 			result = decision(err)
@@ -214,8 +221,11 @@ func (p *Provisioner) request(
 			}
 		case errors.Is(err, jobs.ErrMissing) && !missed:
 			missed = true // the look that follows makes the stream, and if that does not help, nothing will
-		case errors.Is(err, jobs.ErrUnavailable):
-			unavailable = err // it may have been appended all the same: look once more
+		case errors.Is(err, jobs.ErrUnavailable): // it may have been appended all the same
+			if v, err = p.find(ctx, in, err); err == nil {
+				result = join(ctx, v, in)
+			}
+			return v, err
 		default:
 			return jobs.View{}, err
 		}

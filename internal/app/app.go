@@ -115,7 +115,7 @@ type parts struct {
 	queue    *jobs.Queue
 	cluster  *k8s.Cluster
 	core     *k8s.Core
-	pods     *k8s.Census
+	pods     *k8s.PodSource
 	metrics  *prometheus.Registry
 	jobs     jobs.Config
 	settings k8s.Settings
@@ -179,7 +179,7 @@ func connect(
 	if err != nil {
 		return nil, err
 	}
-	pods, err := k8s.NewCensus(rest, settings)
+	pods, err := k8s.NewPodSource(rest, settings)
 	if err != nil {
 		return nil, err
 	}

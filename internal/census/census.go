@@ -31,7 +31,7 @@ const othersInterval = 10 * time.Second
 
 // A Census is what exists, as of the last word of the cluster.
 type Census struct {
-	source *k8s.Census
+	source *k8s.PodSource
 	ready  prometheus.Histogram
 	log    *slog.Logger
 	now    func() time.Time
@@ -58,7 +58,7 @@ type record struct {
 }
 
 // New returns a Census of the Pods behind a source, and registers its metrics. It knows nothing until it runs.
-func New(source *k8s.Census, r prometheus.Registerer, log *slog.Logger) *Census {
+func New(source *k8s.PodSource, r prometheus.Registerer, log *slog.Logger) *Census {
 	c := &Census{
 		ready: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sandbox_provisioner_accepted_to_ready_seconds",
@@ -99,7 +99,7 @@ func (c *Census) Run(ctx context.Context) {
 	})
 }
 
-// follow lists the Pods and then watches them until that cannot go on. It never returns nil.
+// follow lists the Pods that run and then watches them until that cannot go on. It never returns nil.
 func (c *Census) follow(ctx context.Context) error {
 	reflector := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {

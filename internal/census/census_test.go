@@ -61,8 +61,8 @@ func (c *cluster) list(running bool) (*corev1.PodList, error) {
 	return list, c.down
 }
 
-func (c *cluster) source() *k8s.Census {
-	return &k8s.Census{Running: c.watched(), Others: func(context.Context) ([]corev1.Pod, error) {
+func (c *cluster) source() *k8s.PodSource {
+	return &k8s.PodSource{Running: c.watched(), Others: func(context.Context) ([]corev1.Pod, error) {
 		list, err := c.list(false)
 		if err == nil {
 			err = c.deaf

@@ -64,13 +64,12 @@ func (c counts) count() (byPhase, byReason map[string]int, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count := func(s k8s.Standing) {
-		switch {
-		case s.Terminating:
+		if s.Terminating {
 			byPhase[terminating]++
-		case s.Ready:
-			byPhase[among(byPhase, string(s.Phase), string(sandbox.Unknown))]++
-		default:
-			byPhase[among(byPhase, string(s.Phase), string(sandbox.Unknown))]++
+			return
+		}
+		byPhase[among(byPhase, string(s.Phase), string(sandbox.Unknown))]++
+		if !s.Ready {
 			byReason[among(byReason, word(s.Reason), other)]++
 		}
 	}

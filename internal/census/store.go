@@ -65,7 +65,7 @@ func (s store) Replace(all []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (store) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: the first answer, which holds all Pods, is stripped while it comes in.
+// Transformer implements cache.TransformingStore: the first answer, which holds all that run, is stripped while it comes in.
 func (store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)

@@ -13,6 +13,7 @@ import (
 const (
 	keyError     = "error"
 	keyOp        = "op"
+	keyResult    = "result"
 	keySandboxID = "sandbox_id"
 	keyServer    = "server"
 	keyStream    = "stream"

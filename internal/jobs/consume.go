@@ -16,6 +16,9 @@ const (
 	fetchWait = 2 * time.Second
 	// leaseMargin is what an attempt leaves unused of its AckWait, for clocks and for the way to NATS.
 	leaseMargin = time.Second
+	// freshness is how old a message may be that nobody is believed to have carried out. A consumer that was lost with its state, or is
+	// younger than the stream, begins from the front and takes what has long ended for new.
+	freshness = time.Second
 	// maxWaiting bounds the open requests of all workers of a cluster.
 	maxWaiting = 4096
 )
@@ -92,10 +95,6 @@ func (c *Consumer) delivery(msg jetstream.Msg, asked time.Time, s *streams) *Del
 	}
 	return d
 }
-
-// freshness is how old a message may be that nobody is believed to have carried out. A consumer that was lost with its state, or is
-// younger than the stream, begins from the front and takes what has long ended for new.
-const freshness = time.Second
 
 // isNewest tells whether a message has just been stored, is handed out for the first time, and had nothing behind it when it was sent.
 func isNewest(meta *jetstream.MsgMetadata, now time.Time) bool {

@@ -213,7 +213,7 @@ func (q *Queue) decodeOutcome(data []byte, stream int64) *Outcome {
 }
 
 // Publish appends in as the successor of the last intent of v, durably, and returns the View of it. ErrConflict: v no
-// longer holds. ErrUnavailable: look again, and find out by RequestID whether it was appended.
+// longer holds. ErrUnavailable: look again, and find out by RequestID whether it was appended; it was not if it is an ErrMissing.
 func (q *Queue) Publish(ctx context.Context, v View, in Intent) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 	defer cancel()

@@ -37,7 +37,7 @@ func startWrite(ctx context.Context, root, id string) (context.Context, trace.Sp
 // endWrite ends the span of a write with its error. That somebody was faster is none.
 func endWrite(span trace.Span, err error) {
 	if errors.Is(err, ErrConflict) {
-		span.SetAttributes(attribute.String("result", "conflict"))
+		span.SetAttributes(attribute.String(keyResult, "conflict"))
 	} else if err != nil {
 		span.SetStatus(codes.Error, sandbox.Plain(err.Error()))
 	}

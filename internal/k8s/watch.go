@@ -14,12 +14,12 @@ import (
 	"sandbox-provisioner/internal/sandbox"
 )
 
-// listTimeout bounds one list of all Pods, which may be many thousand.
+// listTimeout bounds one list of Pods, which may be many thousand.
 const listTimeout = time.Minute
 
-// A Census is the Pods of all sandboxes, for counting only: what it says may be old. A Pod has several events on its way to run and
+// A PodSource is where the Pods of all sandboxes are seen, for counting only: what it says may be old. A Pod has several events on its way to run and
 // few afterwards, and each costs as much as a read, here and in the API server; so only those that run are watched.
-type Census struct {
+type PodSource struct {
 	// Running lists and watches the Pods that run.
 	Running *cache.ListWatch
 	// Others lists the Pods that do not: not yet, or no more.
@@ -27,12 +27,12 @@ type Census struct {
 }
 
 const (
-	running = "status.phase=" + string(corev1.PodRunning)
-	others  = "status.phase!=" + string(corev1.PodRunning)
+	whichRun   = "status.phase=" + string(corev1.PodRunning)
+	whichDoNot = "status.phase!=" + string(corev1.PodRunning)
 )
 
-// NewCensus returns the Pods of a namespace.
-func NewCensus(cfg *rest.Config, set Settings) (*Census, error) {
+// NewPodSource returns that of a namespace.
+func NewPodSource(cfg *rest.Config, set Settings) (*PodSource, error) {
 	long := rest.CopyConfig(cfg)
 	long.Timeout = 0 // it would end every watch
 	core, err := NewCore(long)
@@ -40,15 +40,15 @@ func NewCensus(cfg *rest.Config, set Settings) (*Census, error) {
 		return nil, err
 	}
 	pods := core.Pods(set.Namespace)
-	return &Census{Running: &cache.ListWatch{
+	return &PodSource{Running: &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
-			opts.LabelSelector, opts.FieldSelector = selector, running
+			opts.LabelSelector, opts.FieldSelector = selector, whichRun
 			return pods.List(ctx, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.LabelSelector, opts.FieldSelector = selector, running
+			opts.LabelSelector, opts.FieldSelector = selector, whichRun
 			// A server that takes the request and does not answer would keep it for ever; one that answers may take its time.
 			ctx, cancel := context.WithCancel(ctx)
 			overdue := time.AfterFunc(cfg.Timeout, cancel)
@@ -63,7 +63,7 @@ func NewCensus(cfg *rest.Config, set Settings) (*Census, error) {
 	}, Others: func(ctx context.Context) ([]corev1.Pod, error) {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
-		fromCache := metav1.ListOptions{LabelSelector: selector, FieldSelector: others, ResourceVersion: "0"}
+		fromCache := metav1.ListOptions{LabelSelector: selector, FieldSelector: whichDoNot, ResourceVersion: "0"}
 		found, err := core.listPodsOnce(ctx, set.Namespace, fromCache)
 		if err != nil {
 			return nil, err
