@@ -91,7 +91,12 @@ func (b *bench) say(format string, args ...any) {
 // turns gives each of the contestants its turn in every round, in reverse order in every other one. The first of them is the
 // baseline.
 func turns[C any](ctx context.Context, b *bench, contestants []C, turn func(ctx context.Context, c C) error) error {
-	for round := range b.rounds {
+	return turnsIn(ctx, b.rounds, contestants, turn)
+}
+
+// turnsIn is turns in so many rounds.
+func turnsIn[C any](ctx context.Context, rounds int, contestants []C, turn func(ctx context.Context, c C) error) error {
+	for round := range rounds {
 		for i := range contestants {
 			if round%2 == 1 {
 				i = len(contestants) - 1 - i

@@ -95,7 +95,7 @@ baseline. This page is the output of ` + "`make bench`" + `; do not edit it. ` +
 		"| memory | %.0f GB |\n| kernel, file system | Linux %s, %s |\n| Go | %s |\n"+
 		"| Kubernetes | %s: kube-apiserver, etcd and a simulated node of the development cluster |\n| etcd, NATS | %s |\n"+
 		"| commit, date | %s, %s |\n| rounds | %d, of draining %d |\n| load of the machine before | %s |\n\n",
-		s.cpu, s.cores, s.memoryGB, s.kernel, s.disk, s.goVersion, s.kubernetes, syncs, s.commit, s.date, o.rounds, (o.rounds+1)/2, s.load)
+		s.cpu, s.cores, s.memoryGB, s.kernel, s.disk, s.goVersion, s.kubernetes, syncs, s.commit, s.date, o.rounds, o.drainRounds(), s.load)
 	out.WriteString("## Goals\n\n" + goalTable(r) + `
 Each ratio is that of two contestants in one round; shown are the median of the rounds and the extremes.
 

@@ -44,6 +44,9 @@ func readOptions(lookup func(string) (string, bool)) (options, error) {
 	return o, nil
 }
 
+// drainRounds are fewer, since each takes four minutes.
+func (o options) drainRounds() int { return (o.rounds + 1) / 2 }
+
 // whole tells whether the run measures everything, so that the document can be written from it.
 func (o options) whole() bool { return !o.quick && len(o.only) == 0 && o.rounds >= wholeRounds }
 

@@ -26,6 +26,16 @@ type acceptor struct {
 	accept      func(ctx context.Context, id string) error
 }
 
+// unworked is an api whose jobs no worker takes, and the stream that they lie in.
+func (b *bench) unworked(ctx context.Context, queue string) (*product, jetstream.Stream, error) {
+	api, err := b.plant.split(ctx, queue, "api", 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	stream, err := b.plant.js.Stream(ctx, intentStream)
+	return api, stream, err
+}
+
 const acceptTitle = "accept, 64 at once, synced to disk"
 
 // accept measures asynchronous creates against bare publishes of as many bytes to the same stream, which expect, as the product
@@ -33,11 +43,7 @@ const acceptTitle = "accept, 64 at once, synced to disk"
 // the two only.
 func (b *bench) accept(ctx context.Context) error {
 	const productQueue, bareQueue = "bench-accept", "bench-bare0"
-	api, err := b.plant.split(ctx, productQueue, "api", 0)
-	if err != nil {
-		return err
-	}
-	stream, err := b.plant.js.Stream(ctx, intentStream)
+	api, stream, err := b.unworked(ctx, productQueue)
 	if err != nil {
 		return err
 	}
@@ -89,9 +95,7 @@ func (b *bench) drain(ctx context.Context) error {
 		return err
 	}
 	n := b.few(backlog, 500)
-	defer func(rounds int) { b.rounds = rounds }(b.rounds)
-	b.rounds = (b.rounds + 1) / 2 // each takes four minutes
-	return turns(ctx, b, []contestant{raw, api}, func(ctx context.Context, c contestant) error {
+	return turnsIn(ctx, b.drainRounds(), []contestant{raw, api}, func(ctx context.Context, c contestant) error {
 		ids := b.ids(n)
 		if c == contestant(raw) {
 			load, err := closedLoop(ctx, publishers, n, func(ctx context.Context, i int) error { return raw.create(ctx, ids[i]) })
@@ -154,11 +158,7 @@ const depthTitle = "accepting into a long queue, 64 at once"
 // depth measures what queued jobs cost NATS, and whether accepting becomes slower with their number.
 func (b *bench) depth(ctx context.Context) error {
 	const queue = "bench-depth"
-	api, err := b.plant.split(ctx, queue, "api", 0)
-	if err != nil {
-		return err
-	}
-	stream, err := b.plant.js.Stream(ctx, intentStream)
+	api, stream, err := b.unworked(ctx, queue)
 	if err != nil {
 		return err
 	}
@@ -191,18 +191,14 @@ func (b *bench) depth(ctx context.Context) error {
 // sizeOf is what the files of a directory take, in MB.
 func sizeOf(dir string) (mb float64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || (err == nil && d.IsDir()) { // NATS goes on meanwhile
-			return nil
+		if err == nil && !d.IsDir() {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				mb += float64(info.Size()) / 1e6
+			}
 		}
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			mb += float64(info.Size()) / 1e6
+			return nil // NATS goes on meanwhile
 		}
 		return err
 	})
