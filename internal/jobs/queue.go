@@ -150,6 +150,9 @@ func (q *Queue) read(ctx context.Context, from func(context.Context, *streams) e
 			if ctx.Err() == nil && q.nc.IsConnected() {
 				continue
 			}
+			if err == nil {
+				err = nats.ErrDisconnected
+			}
 		}
 		return unavailable(err)
 	}
@@ -356,6 +359,14 @@ func (q *Queue) lookUp(ctx context.Context) (*streams, error) {
 	if s.outcomes, err = q.stream(ctx, q.outcomeConfig()); err != nil {
 		return nil, err
 	}
+	// Outcomes first, so that they outlive intents at every moment.
+	age := max(q.cfg.Retention, s.intents.CachedInfo().Config.MaxAge)
+	if s.outcomes, err = q.keep(ctx, s.outcomes, age+outlives); err != nil {
+		return nil, err
+	}
+	if s.intents, err = q.keep(ctx, s.intents, q.cfg.Retention); err != nil {
+		return nil, err
+	}
 	s.identity = s.intents.CachedInfo().Created.UnixNano()
 	s.outcomeIdentity = s.outcomes.CachedInfo().Created.UnixNano()
 	q.mu.Lock()
@@ -378,6 +389,23 @@ func (q *Queue) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstre
 		q.log.Info("stream created", slog.String(keyStream, cfg.Name))
 	}
 	return s, err
+}
+
+// keep makes a stream that forgets sooner keep its messages for age. It never shortens what others may count on: all clusters of a NATS
+// share the streams.
+func (q *Queue) keep(ctx context.Context, s jetstream.Stream, age time.Duration) (jetstream.Stream, error) {
+	cfg := s.CachedInfo().Config
+	if cfg.MaxAge == 0 || cfg.MaxAge >= age {
+		return s, nil
+	}
+	q.log.Info("stream keeps its messages longer from now on",
+		slog.String(keyStream, cfg.Name), slog.Duration("before", cfg.MaxAge), slog.Duration("after", age))
+	cfg.MaxAge = age
+	kept, err := q.js.UpdateStream(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make %s keep its messages for %s: %w", cfg.Name, age, err)
+	}
+	return kept, nil
 }
 
 func (q *Queue) intentConfig() jetstream.StreamConfig {

@@ -70,6 +70,45 @@ func TestNothingIsKnownOfANewID(t *testing.T) {
 	require.Equal(t, blank(v), v)
 }
 
+// An intent whose outcome has been forgotten would be carried out again.
+func TestOutcomesOutliveIntentsAlsoInStreamsOfOldInstallations(t *testing.T) {
+	t.Parallel()
+	const short, long = 20 * time.Minute, 2 * time.Hour
+	retains := func(d time.Duration) func(*Config) { return func(c *Config) { c.Retention = d } }
+	for name, tc := range map[string]struct {
+		before, configured, intents time.Duration // before is 0 where there are no streams
+	}{
+		"new":               {configured: short, intents: short},
+		"as it was":         {before: short, configured: short, intents: short},
+		"longer now":        {before: short, configured: long, intents: long},
+		"shorter elsewhere": {before: long, configured: short, intents: long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			js := b.jetstream()
+			q := b.queue(retains(tc.configured))
+			if tc.before > 0 {
+				for _, cfg := range []jetstream.StreamConfig{q.intentConfig(), q.outcomeConfig()} {
+					cfg.MaxAge = tc.before
+					_, err := js.CreateStream(t.Context(), cfg)
+					require.NoError(t, err)
+				}
+			}
+			require.NoError(t, q.Ping(t.Context()))
+			info := func(stream string) *jetstream.StreamInfo {
+				s, err := js.Stream(t.Context(), stream)
+				require.NoError(t, err)
+				return s.CachedInfo()
+			}
+			require.Equal(t, tc.intents, info(intentStream).Config.MaxAge)
+			require.GreaterOrEqual(t, info(outcomeStream).Config.MaxAge, tc.intents+outlives)
+			require.Equal(t, info(outcomeStream).Created.UnixNano(), look(t, q, "a1").OutcomeStream, "it is still the same one")
+		})
+	}
+	require.GreaterOrEqual(t, outlives, 10*time.Second, "streams forget when they find the time")
+}
+
 // Most ids are new, so that nobody looks first.
 func TestAGuessThatAnIDIsNewIsProvenOrRefused(t *testing.T) {
 	t.Parallel()
