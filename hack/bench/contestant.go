@@ -65,15 +65,17 @@ func spec(id string) sandbox.Spec {
 }
 
 func (r *raw) create(ctx context.Context, id string) error {
-	return both(
-		func() error {
-			_, err := r.pods().Create(ctx, r.set.Pod(id, spec(id), generation), metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := r.services().Create(ctx, r.set.Service(id, generation), metav1.CreateOptions{})
-			return err
-		})
+	return both(func() error { return r.createPod(ctx, id) }, func() error { return r.createService(ctx, id) })
+}
+
+func (r *raw) createPod(ctx context.Context, id string) error {
+	_, err := r.pods().Create(ctx, r.set.Pod(id, spec(id), generation), metav1.CreateOptions{})
+	return err
+}
+
+func (r *raw) createService(ctx context.Context, id string) error {
+	_, err := r.services().Create(ctx, r.set.Service(id, generation), metav1.CreateOptions{})
+	return err
 }
 
 func (r *raw) repeat(ctx context.Context, id string) error { return r.get(ctx, id) }
@@ -94,8 +96,7 @@ func (r *raw) recreate(ctx context.Context, id string) error {
 	return both(
 		func() error {
 			for {
-				_, err := r.pods().Create(ctx, r.set.Pod(id, spec(id), generation), metav1.CreateOptions{})
-				if !apierrors.IsAlreadyExists(err) {
+				if err := r.createPod(ctx, id); !apierrors.IsAlreadyExists(err) {
 					return err
 				}
 				if err := pause(ctx, recreatePause); err != nil {
@@ -103,10 +104,7 @@ func (r *raw) recreate(ctx context.Context, id string) error {
 				}
 			}
 		},
-		func() error {
-			_, err := r.services().Create(ctx, r.set.Service(id, generation), metav1.CreateOptions{})
-			return err
-		})
+		func() error { return r.createService(ctx, id) })
 }
 
 func (r *raw) get(ctx context.Context, id string) error {

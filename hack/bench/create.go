@@ -13,7 +13,7 @@ func (b *bench) loads() [][2]int {
 	if b.quick {
 		return [][2]int{{1, 60}, {atOnce, 250}}
 	}
-	return [][2]int{{1, 100}, {8, 200}, {atOnce, 400}, {128, 500}}
+	return [][2]int{{1, 200}, {8, 200}, {atOnce, 400}, {128, 500}}
 }
 
 func createTitle(clients int) string { return fmt.Sprintf("create, %d at once", clients) }

@@ -117,13 +117,12 @@ func (p *Provisioner) requestCreate(ctx context.Context, order Order) (jobs.View
 	requestID := uuid.NewString()
 	v, err := p.request(ctx, jobs.Present, order.ID,
 		func(v jobs.View) jobs.Intent { return v.Create(order.Spec, requestID, p.now(), p.deadline) },
-		func(v jobs.View) (err error) {
+		func(v jobs.View) (done bool, err error) {
 			if v.Living() {
 				found, err = p.check(ctx, order, v)
 			}
-			return err
-		},
-		func() bool { return found != nil })
+			return found != nil, err
+		})
 	return v, found, err
 }
 
@@ -180,9 +179,9 @@ func join(ctx context.Context, v jobs.View, in jobs.Intent) (result string) {
 	return publishedJoined
 }
 
-// request appends an intent to those of id, unless the last one serves as well, or done after look.
+// request appends an intent to those of id, unless the last one serves as well, or look finds that nothing is left to do.
 func (p *Provisioner) request(
-	ctx context.Context, op jobs.Op, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) error, done func() bool,
+	ctx context.Context, op jobs.Op, id string, next func(jobs.View) jobs.Intent, look func(jobs.View) (done bool, err error),
 ) (jobs.View, error) {
 	result := publishedError
 	defer func() { p.metrics.decided(op, result) }()
@@ -204,7 +203,7 @@ func (p *Provisioner) request(
 			result = join(ctx, v, in)
 			return v, nil
 		}
-		if err := look(v); err != nil || done() {
+		if done, err := look(v); done || err != nil {
 			result = decision(err)
 			return v, err
 		}
@@ -312,8 +311,7 @@ func (p *Provisioner) Delete(ctx context.Context, id string, wait time.Duration)
 		requestID := uuid.NewString()
 		v, err := p.request(ctx, jobs.Absent, id,
 			func(v jobs.View) jobs.Intent { return v.Delete(requestID, p.now()) },
-			func(jobs.View) error { return nil },
-			func() bool { return false })
+			func(jobs.View) (done bool, err error) { return false, nil })
 		if err != nil {
 			return err
 		}
