@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 
 	"sandbox-provisioner/hack/devcluster/asset"
+	"sandbox-provisioner/hack/devcluster/program"
 )
 
 const (
@@ -18,10 +20,10 @@ const (
 func runAssets(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("assets", flag.ContinueOnError)
 	binDir := flags.String("bin-dir", "", aboutBinDir)
-	if err := parse(flags, aboutAssets, args); err != nil {
+	if err := program.ParseAll(flags, name, aboutAssets, args); err != nil {
 		return err
 	}
-	dir, err := asset.Finder{BinDir: *binDir, Log: newLogger(false)}.Dir(ctx)
+	dir, err := asset.Finder{BinDir: *binDir, Log: program.NewLogger(slog.LevelInfo)}.Dir(ctx)
 	if err != nil {
 		return err
 	}

@@ -3,30 +3,29 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"sandbox-provisioner/hack/devcluster/internal/controlplane"
+	"sandbox-provisioner/hack/devcluster/program"
 )
+
+const name = "devcluster"
+
+const usage = `devcluster runs a local Kubernetes control plane (etcd, kube-apiserver) with one simulated node.
+
+Usage:
+  devcluster assets [flags]   get kube-apiserver and etcd, print the directory that holds them
+  devcluster start  [flags]   run the cluster until SIGINT or SIGTERM
+  devcluster <command> --help the flags of a command
+
+See hack/devcluster/README.md for what the simulated node does and how to make Pods misbehave.
+`
 
 func main() {
 	controlplane.Shim()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once; the kernel then takes the servers along.
-	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Args[1:])
-	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "devcluster: %v (see devcluster --help)\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "devcluster:", err)
-		os.Exit(1)
-	}
+	program.Main(name, func(ctx context.Context, args []string) error {
+		return program.Run(args, usage, map[string]func([]string) error{
+			"assets": func(args []string) error { return runAssets(ctx, args) },
+			"start":  func(args []string) error { return runStart(ctx, args) },
+		})
+	})
 }

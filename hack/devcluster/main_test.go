@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program runs devcluster with a temporary directory of its own, so that what it leaves behind can be seen.
-func program(t *testing.T, temp string, args ...string) *exec.Cmd {
+// command runs devcluster with a temporary directory of its own, so that what it leaves behind can be seen.
+func command(t *testing.T, temp string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -67,7 +67,7 @@ func start(t *testing.T, temp string, wrap []string, args ...string) *cluster {
 	c := &cluster{temp: temp, statePath: filepath.Join(dir, "state.json"), exited: make(chan struct{})}
 	args = append([]string{"start", "--unsafe-no-fsync", "--state", c.statePath,
 		"--kubeconfig", filepath.Join(dir, "kubeconfig")}, args...)
-	c.cmd = program(t, temp, args...)
+	c.cmd = command(t, temp, args...)
 	if len(wrap) > 0 {
 		env := c.cmd.Env
 		c.cmd = exec.Command(wrap[0], append(wrap[1:], c.cmd.Args...)...)
@@ -293,7 +293,7 @@ func TestAKilledDevclusterTakesItsServersAlongAndTheNextRunKeepsTheDataAndCleans
 
 func TestAnEarlySignalStopsTheStartAndLeavesNothingBehind(t *testing.T) {
 	temp, dir := t.TempDir(), t.TempDir()
-	cmd := program(t, temp, "start", "--kubeconfig", filepath.Join(dir, "kubeconfig"))
+	cmd := command(t, temp, "start", "--kubeconfig", filepath.Join(dir, "kubeconfig"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestAMistakeOnTheCommandLineIsExitCode2(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"coffee"}, {"start", "--coffee"}, {"start", "extra"}, {"start", "--ready-delay", "-1s"}, {"assets", "extra"},
 	} {
-		cmd := program(t, t.TempDir(), args...)
+		cmd := command(t, t.TempDir(), args...)
 		out, _ := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != 2 || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("%v: wanted exit code 2 and one line, got %d and %q", args, code, out)
@@ -332,7 +332,7 @@ func TestHelpIsPrintedOnStdout(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--help", "devcluster start"}, {"start --help", "-ready-delay"}, {"assets --help", "-bin-dir"},
 	} {
-		out, err := program(t, t.TempDir(), strings.Fields(c.args)...).Output()
+		out, err := command(t, t.TempDir(), strings.Fields(c.args)...).Output()
 		if err != nil || !strings.Contains(string(out), c.want) {
 			t.Errorf("%s: wanted help with %q, got %q, error %v", c.args, c.want, out, err)
 		}
@@ -340,7 +340,7 @@ func TestHelpIsPrintedOnStdout(t *testing.T) {
 }
 
 func TestAssetsPrintsTheirDirectoryLast(t *testing.T) {
-	out, err := program(t, t.TempDir(), "assets").Output()
+	out, err := command(t, t.TempDir(), "assets").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

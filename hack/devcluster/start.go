@@ -21,10 +21,20 @@ import (
 	"sandbox-provisioner/hack/devcluster/internal/controlplane"
 	"sandbox-provisioner/hack/devcluster/internal/fault"
 	"sandbox-provisioner/hack/devcluster/internal/node"
+	"sandbox-provisioner/hack/devcluster/program"
 )
 
 const aboutStart = "Runs etcd, kube-apiserver and the simulated node until SIGINT or SIGTERM, then removes all traces.\n" +
 	"Prints one line on stdout when ready."
+
+// state is what --state writes.
+type state struct {
+	Kubeconfig   string `json:"kubeconfig"`
+	ControlURL   string `json:"control_url"`
+	Server       string `json:"server"`
+	APIServerPID int    `json:"apiserver_pid"`
+	EtcdPID      int    `json:"etcd_pid"`
+}
 
 type startOptions struct {
 	kubeconfig, controlAddr, state, dataDir, binDir string
@@ -50,11 +60,11 @@ func parseStart(args []string) (o startOptions, err error) {
 	flags.BoolVar(&o.serviceAccounts, "service-account-admission", false,
 		"make Pods need their ServiceAccount; the simulated node creates each namespace's default one")
 	flags.BoolVar(&o.verbose, "verbose", false, "log every step of every Pod")
-	if err := parse(flags, aboutStart, args); err != nil {
+	if err := program.ParseAll(flags, name, aboutStart, args); err != nil {
 		return o, err
 	}
 	if o.readyDelay < 0 || o.stopDelay < 0 {
-		return o, usageError{"delays cannot be negative"}
+		return o, program.Misuse("delays cannot be negative")
 	}
 	if o.kubeconfig == "" {
 		root, err := asset.Root()
@@ -67,19 +77,30 @@ func parseStart(args []string) (o startOptions, err error) {
 	return o, err
 }
 
+// parentCheck is for systems whose kernel does not tell.
+const parentCheck = time.Second
+
 func runStart(ctx context.Context, args []string) error {
 	o, err := parseStart(args)
 	if err != nil {
 		return err
 	}
-	log := newLogger(o.verbose)
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	log := program.NewLogger(level)
 	klog.SetSlogLogger(log)
 	runtimelog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	if o.dieWithParent {
-		var stop context.CancelFunc
-		if ctx, stop, err = withParent(ctx, log); err != nil {
-			return err
+		// The kernel's signal comes when the thread that started us ends, which may be long before its process does; so it only
+		// makes us look.
+		wake, err := controlplane.NotifyParentDeath()
+		if err != nil {
+			return fmt.Errorf("watch the parent process: %w", err)
 		}
+		var stop context.CancelFunc
+		ctx, stop = program.WithParent(ctx, wake, parentCheck, log)
 		defer stop()
 	}
 	assets, err := asset.Finder{BinDir: o.binDir, Log: log}.Dir(ctx)
@@ -140,11 +161,14 @@ func serve(ctx context.Context, plane *controlplane.Plane, o startOptions, began
 	})
 	defer func() { _ = server.Close() }()
 
-	published, err := publish(o, plane, "http://"+listener.Addr().String())
+	published, err := program.Publish(o.kubeconfig, plane.Kubeconfig, o.state, state{
+		Kubeconfig: o.kubeconfig, ControlURL: "http://" + listener.Addr().String(), Server: plane.Server(),
+		APIServerPID: plane.APIServerPID, EtcdPID: plane.EtcdPID,
+	})
 	if err != nil {
 		return err
 	}
-	defer published.remove()
+	defer published.Remove()
 	fmt.Printf("devcluster: ready in %.1fs kubeconfig=%s control=http://%s\n",
 		time.Since(began).Seconds(), o.kubeconfig, listener.Addr())
 	<-ctx.Done()

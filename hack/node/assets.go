@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sandbox-provisioner/hack/devcluster/asset"
+	"sandbox-provisioner/hack/devcluster/program"
 	"sandbox-provisioner/hack/node/internal/cluster"
 	"sandbox-provisioner/hack/node/internal/debian"
 	"sandbox-provisioner/hack/node/internal/image"
@@ -24,7 +25,7 @@ const aboutAssets = "Gets everything that a node consists of: installs Debian pa
 
 func runAssets(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("assets", flag.ContinueOnError)
-	if err := errors.Join(parse(flags, aboutAssets, args), noMore(flags)); err != nil {
+	if err := program.ParseAll(flags, name, aboutAssets, args); err != nil {
 		return err
 	}
 	_, err := getAssets(ctx, newLogger())
@@ -125,11 +126,11 @@ const aboutLoad = "Makes an image of each static program and gives it to a runni
 func runLoad(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	stateFile := flags.String("state", "", "the file that `node start --state` has written")
-	if err := parse(flags, aboutLoad, args); err != nil {
+	if err := program.Parse(flags, name, aboutLoad, args); err != nil {
 		return err
 	}
 	if *stateFile == "" || flags.NArg() == 0 {
-		return usageError{"load needs --state and an image"}
+		return program.Misuse("load needs --state and an image")
 	}
 	s, err := readState(*stateFile)
 	if err != nil {
@@ -142,11 +143,11 @@ func runLoad(ctx context.Context, args []string) error {
 	defer os.RemoveAll(dir)
 	archive := filepath.Join(dir, "image.tar")
 	for _, arg := range flags.Args() {
-		ref, program, ok := strings.Cut(arg, "=")
+		ref, file, ok := strings.Cut(arg, "=")
 		if !ok {
-			return usageError{fmt.Sprintf("%q is not IMAGE=PROGRAM", arg)}
+			return program.Misuse("%q is not IMAGE=PROGRAM", arg)
 		}
-		if err := image.Write(archive, ref, program); err != nil {
+		if err := image.Write(archive, ref, file); err != nil {
 			return err
 		}
 		if err := cluster.Import(ctx, s.Containerd, archive); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sandbox-provisioner/hack/devcluster/asset"
+	"sandbox-provisioner/hack/devcluster/program"
 	"sandbox-provisioner/hack/node/internal/box"
 	"sandbox-provisioner/hack/node/internal/cluster"
 )
@@ -29,7 +30,7 @@ func parseStart(args []string) (o startOptions, err error) {
 		"file that gets the admin's kubeconfig (default <repository>/bin/node.kubeconfig)")
 	flags.StringVar(&o.state, "state", "", "file that gets a JSON description of the node when it is ready")
 	flags.BoolVar(&o.dieWithParent, "die-with-parent", false, "stop when the process that started this one is gone")
-	if err := errors.Join(parse(flags, aboutStart, args), noMore(flags)); err != nil {
+	if err := program.ParseAll(flags, name, aboutStart, args); err != nil {
 		return o, err
 	}
 	if o.kubeconfig == "" {
@@ -51,7 +52,7 @@ func runStart(ctx context.Context, args []string) error {
 	log := newLogger()
 	if o.dieWithParent {
 		var stop context.CancelFunc
-		ctx, stop = withParent(ctx, log)
+		ctx, stop = program.WithParent(ctx, nil, parentCheck, log)
 		defer stop()
 	}
 	parts, err := getAssets(ctx, log)
@@ -85,14 +86,14 @@ func serve(ctx context.Context, o startOptions, parts assets, log *slog.Logger) 
 	if ready.Error != "" {
 		return errors.New(ready.Error)
 	}
-	published, err := publish(o, ready.Kubeconfig, state{
+	published, err := program.Publish(o.kubeconfig, ready.Kubeconfig, o.state, state{
 		Kubeconfig: o.kubeconfig, Server: ready.Server, Address: node.Address, PID: os.Getpid(),
 		Containerd: cluster.Socket(node.Dir), Dir: node.Dir, Root: box.Own(node.Dir, ""),
 	})
 	if err != nil {
 		return err
 	}
-	defer published.remove()
+	defer published.Remove()
 	fmt.Printf("node: ready in %.1fs kubeconfig=%s address=%s\n", time.Since(began).Seconds(), o.kubeconfig, node.Address)
 	select {
 	case <-ctx.Done():
@@ -104,26 +105,3 @@ func serve(ctx context.Context, o startOptions, parts assets, log *slog.Logger) 
 }
 
 const parentCheck = 200 * time.Millisecond
-
-// withParent returns a context that ends when this process gets another parent.
-func withParent(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
-	parent := os.Getppid()
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		ticker := time.NewTicker(parentCheck)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			if os.Getppid() != parent {
-				log.Info("parent process is gone")
-				cancel()
-				return
-			}
-		}
-	}()
-	return ctx, cancel
-}

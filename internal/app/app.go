@@ -30,57 +30,22 @@ import (
 
 // RunAPI serves the REST API until ctx ends. Neither NATS nor Kubernetes need to be up.
 func RunAPI(ctx context.Context, cfg config.API, log *slog.Logger) error {
-	tracing, stopTracing, err := telemetry.StartTracing(ctx, "api", cfg.Traces, log)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
-	nc, err := connectNATS(cfg.NATS, "api", log)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
-	if err != nil {
-		return err
-	}
-	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return p.serve(ctx, cfg.HTTP) })
-	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
-	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
-	return parts.Wait()
+	connect := func() (*nats.Conn, error) { return connectNATS(cfg.NATS, "api", log) }
+	return run(ctx, "api", cfg.Common, connect, log, func(ctx context.Context, p *parts, all *errgroup.Group) {
+		all.Go(func() error { return p.serve(ctx, cfg.HTTP) })
+	})
 }
 
 // RunWorker carries out jobs until ctx ends. NATS need not be up.
 func RunWorker(ctx context.Context, cfg config.Worker, log *slog.Logger) error {
-	tracing, stopTracing, err := telemetry.StartTracing(ctx, "worker", cfg.Traces, log)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
-	nc, err := connectNATS(cfg.NATS, "worker", log)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
-	if err != nil {
-		return err
-	}
-	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return p.work(ctx, cfg.Worker, cfg.Telemetry.MetricsAddr != "") })
-	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
-	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
-	return parts.Wait()
+	connect := func() (*nats.Conn, error) { return connectNATS(cfg.NATS, "worker", log) }
+	return run(ctx, "worker", cfg.Common, connect, log, func(ctx context.Context, p *parts, all *errgroup.Group) {
+		all.Go(func() error { return p.work(ctx, cfg.Worker) })
+	})
 }
 
 // RunStandalone is both, with a NATS server of its own.
 func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger) error {
-	tracing, stopTracing, err := telemetry.StartTracing(ctx, "standalone", cfg.Traces, log)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
 	server, err := natsserver.Start(natsserver.Config{
 		DataDir: cfg.Store.Dir, SyncAlways: cfg.Store.Sync.Always(), SyncInterval: time.Duration(cfg.Store.Sync),
 	}, log)
@@ -88,39 +53,54 @@ func RunStandalone(ctx context.Context, cfg config.Standalone, log *slog.Logger)
 		return fmt.Errorf("embedded NATS: %w", err)
 	}
 	defer server.Shutdown()
-	nc, err := server.Connect(jobs.ConnectOptions("standalone", log)...)
-	if err != nil {
-		return fmt.Errorf("embedded NATS: %w", err)
-	}
-	defer nc.Close()
-	p, err := connect(ctx, nc, cfg.Jobs, cfg.Cluster, cfg.Sandbox, tracing, log)
+	connect := func() (*nats.Conn, error) { return server.Connect(jobs.ConnectOptions("standalone", log)...) }
+	return run(ctx, "standalone", cfg.Common, connect, log, func(ctx context.Context, p *parts, all *errgroup.Group) {
+		// The worker goes on until the last request is answered: some wait for it.
+		workerCtx, stopWorker := context.WithCancel(context.WithoutCancel(ctx))
+		all.Go(func() error {
+			defer stopWorker()
+			return p.serve(ctx, cfg.HTTP)
+		})
+		all.Go(func() error { return p.work(workerCtx, cfg.Worker) })
+	})
+}
+
+// run puts the parts of a program together and runs what start adds, until ctx ends or one of them fails.
+func run(
+	ctx context.Context, program string, cfg config.Common, connect func() (*nats.Conn, error), log *slog.Logger,
+	start func(ctx context.Context, p *parts, all *errgroup.Group),
+) error {
+	tracing, stopTracing, err := telemetry.StartTracing(ctx, program, cfg.Traces, log)
 	if err != nil {
 		return err
 	}
-	parts, ctx := errgroup.WithContext(ctx)
-	// The worker goes on until the last request is answered: some wait for it.
-	workerCtx, stopWorker := context.WithCancel(context.WithoutCancel(ctx))
-	parts.Go(func() error {
-		defer stopWorker()
-		return p.serve(ctx, cfg.HTTP)
-	})
-	parts.Go(func() error { return p.work(workerCtx, cfg.Worker, cfg.Telemetry.MetricsAddr != "") })
-	parts.Go(func() error { return p.tell(ctx, cfg.Telemetry.MetricsAddr) })
-	parts.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
-	return parts.Wait()
+	defer stopTracing()
+	nc, err := connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	p, err := assemble(ctx, nc, cfg, tracing, log)
+	if err != nil {
+		return err
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	start(ctx, p, all)
+	all.Go(func() error { return p.tell(ctx) })
+	all.Go(func() error { return telemetry.ServeProfiles(ctx, cfg.Telemetry.PprofAddr, log) })
+	return all.Wait()
 }
 
 // parts are what both sides need.
 type parts struct {
-	queue    *jobs.Queue
-	cluster  *k8s.Cluster
-	core     *k8s.Core
-	pods     *k8s.PodSource
-	metrics  *prometheus.Registry
-	jobs     jobs.Config
-	settings k8s.Settings
-	tracing  trace.TracerProvider // nil without traces
-	log      *slog.Logger
+	queue   *jobs.Queue
+	cluster *k8s.Cluster
+	core    *k8s.Core
+	pods    *k8s.PodSource
+	metrics *prometheus.Registry
+	cfg     config.Common
+	tracing trace.TracerProvider // nil without traces
+	log     *slog.Logger
 	// kubernetes tells the log whether the cluster answers.
 	kubernetes *telemetry.Link
 }
@@ -157,15 +137,14 @@ func checkCreds(path string) error {
 	return nil
 }
 
-func connect(
-	ctx context.Context, nc *nats.Conn, jobsCfg jobs.Config, conn k8s.Connection, settings k8s.Settings,
-	tracing trace.TracerProvider, log *slog.Logger,
+func assemble(
+	ctx context.Context, nc *nats.Conn, cfg config.Common, tracing trace.TracerProvider, log *slog.Logger,
 ) (*parts, error) {
-	queue, err := jobs.New(nc, jobsCfg, log)
+	queue, err := jobs.New(nc, cfg.Jobs, log)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := k8s.Connect(ctx, conn, log)
+	rest, err := k8s.Connect(ctx, cfg.Cluster, log)
 	if err != nil {
 		return nil, err
 	}
@@ -179,13 +158,13 @@ func connect(
 	if err != nil {
 		return nil, err
 	}
-	pods, err := k8s.NewPodSource(rest, settings)
+	pods, err := k8s.NewPodSource(rest, cfg.Sandbox)
 	if err != nil {
 		return nil, err
 	}
 	return &parts{
-		queue: queue, cluster: k8s.New(core, settings, conn.RequestTimeout), core: core, pods: pods, metrics: metrics,
-		jobs: jobsCfg, settings: settings, tracing: tracing, log: log, kubernetes: telemetry.NewLink("Kubernetes", log),
+		queue: queue, cluster: k8s.New(core, cfg.Sandbox, cfg.Cluster.RequestTimeout), core: core, pods: pods, metrics: metrics,
+		cfg: cfg, tracing: tracing, log: log, kubernetes: telemetry.NewLink("Kubernetes", log),
 	}, nil
 }
 
@@ -201,7 +180,8 @@ func (p *parts) checks() []telemetry.Check {
 }
 
 // tell serves the metrics and probes, if anywhere.
-func (p *parts) tell(ctx context.Context, addr string) error {
+func (p *parts) tell(ctx context.Context) error {
+	addr := p.cfg.Telemetry.MetricsAddr
 	if addr == "" {
 		<-ctx.Done()
 		return nil
@@ -221,28 +201,28 @@ func (p *parts) serve(ctx context.Context, cfg api.Config) error {
 	}
 	defer stop()
 	metrics := api.NewMetrics(p.metrics)
-	provisioner := api.NewProvisioner(p.queue, p.cluster, p.settings, p.jobs, metrics)
-	handler := api.NewHandler(provisioner, p.cluster, p.settings, cfg, metrics, p.tracing, p.log, p.checks()...)
+	provisioner := api.NewProvisioner(p.queue, p.cluster, p.cfg.Sandbox, p.cfg.Jobs, metrics)
+	handler := api.NewHandler(provisioner, p.cluster, p.cfg.Sandbox, cfg, metrics, p.tracing, p.log, p.checks()...)
 	return api.Serve(ctx, cfg, handler, p.log)
 }
 
 // work carries out jobs. Only if somebody may ask for the number of sandboxes are they watched.
-func (p *parts) work(ctx context.Context, cfg worker.Config, counting bool) error {
+func (p *parts) work(ctx context.Context, cfg worker.Config) error {
 	metrics, sandboxes := worker.NewMetrics(p.metrics), census.New(p.pods, p.metrics, p.log)
 	if err := p.ensureNamespace(ctx); err != nil {
 		return err
 	}
 	var told worker.Census
 	var all sync.WaitGroup
-	if counting {
+	if p.cfg.Telemetry.MetricsAddr != "" {
 		told = sandboxes
 		all.Go(func() { sandboxes.Run(ctx) })
 	}
 	reconciler := worker.NewReconciler(p.queue, p.cluster, metrics, told).Telling(p.log, p.tracing)
 	all.Go(func() { p.queue.KeepUnfinished(ctx) })
-	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.jobs, cfg, metrics, p.log).Run(ctx) })
+	all.Go(func() { worker.NewSweep(p.queue, p.cluster, reconciler, p.cfg.Jobs, cfg, metrics, p.log).Run(ctx) })
 	all.Go(func() {
-		worker.New(p.queue.Consumer(), reconciler, p.ping, p.jobs.AckWait, cfg, metrics, p.log).Run(ctx)
+		worker.New(p.queue.Consumer(), reconciler, p.ping, p.cfg.Jobs.AckWait, cfg, metrics, p.log).Run(ctx)
 	})
 	all.Wait()
 	return nil
@@ -259,7 +239,7 @@ func (p *parts) ensureNamespace(ctx context.Context) error {
 		backoff.WithMaxElapsedTime(namespaceWait),
 	)
 	return backoff.RetryNotify(func() error {
-		err := k8s.EnsureNamespace(ctx, p.core, p.settings.Namespace)
+		err := k8s.EnsureNamespace(ctx, p.core, p.cfg.Sandbox.Namespace)
 		if err != nil && !k8s.Unreachable(err) {
 			return backoff.Permanent(err)
 		}

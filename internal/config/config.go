@@ -19,59 +19,47 @@ import (
 	"sandbox-provisioner/internal/worker"
 )
 
-// API is everything that cmd/api can be told.
-type API struct {
-	HTTP      api.Config            `group:"REST API"`
-	NATS      NATS                  `group:"NATS"`
+// Common is what all programs can be told.
+type Common struct {
 	Jobs      jobs.Config           `group:"Jobs"`
 	Cluster   k8s.Connection        `group:"Kubernetes"`
 	Sandbox   k8s.Settings          `group:"Sandboxes"`
 	Telemetry Telemetry             `group:"Logs and metrics"`
 	Traces    telemetry.TraceConfig `group:"Traces"`
+}
+
+// API is everything that cmd/api can be told.
+type API struct {
+	HTTP api.Config `group:"REST API"`
+	NATS NATS       `group:"NATS"`
+	Common
 }
 
 // Worker is everything that cmd/worker can be told.
 type Worker struct {
-	Worker    worker.Config         `group:"Worker"`
-	NATS      NATS                  `group:"NATS"`
-	Jobs      jobs.Config           `group:"Jobs"`
-	Cluster   k8s.Connection        `group:"Kubernetes"`
-	Sandbox   k8s.Settings          `group:"Sandboxes"`
-	Telemetry Telemetry             `group:"Logs and metrics"`
-	Traces    telemetry.TraceConfig `group:"Traces"`
+	Worker worker.Config `group:"Worker"`
+	NATS   NATS          `group:"NATS"`
+	Common
 }
 
 // Standalone is everything that cmd/standalone can be told.
 type Standalone struct {
-	HTTP      api.Config            `group:"REST API"`
-	Worker    worker.Config         `group:"Worker"`
-	Store     Store                 `group:"Embedded NATS"`
-	Jobs      jobs.Config           `group:"Jobs"`
-	Cluster   k8s.Connection        `group:"Kubernetes"`
-	Sandbox   k8s.Settings          `group:"Sandboxes"`
-	Telemetry Telemetry             `group:"Logs and metrics"`
-	Traces    telemetry.TraceConfig `group:"Traces"`
+	HTTP   api.Config    `group:"REST API"`
+	Worker worker.Config `group:"Worker"`
+	Store  Store         `group:"Embedded NATS"`
+	Common
 }
 
 // Validate checks what no group can check by itself.
-func (c API) Validate() error { return checkThrottle(c.Cluster) }
-
-// Validate checks what no group can check by itself.
-func (c Worker) Validate() error { return checkThrottle(c.Cluster) }
+func (c Common) Validate() error { return checkThrottle(c.Cluster) }
 
 // Validate checks what no group can check by itself.
 func (c Standalone) Validate() error {
-	return errors.Join(checkThrottle(c.Cluster), checkSingleServer(c.Jobs))
+	return errors.Join(c.Common.Validate(), checkSingleServer(c.Jobs))
 }
 
 // Log is how the program logs.
-func (c API) Log() Telemetry { return c.Telemetry }
-
-// Log is how the program logs.
-func (c Worker) Log() Telemetry { return c.Telemetry }
-
-// Log is how the program logs.
-func (c Standalone) Log() Telemetry { return c.Telemetry }
+func (c Common) Log() Telemetry { return c.Telemetry }
 
 // ProbeAddr is where the program answers /livez and /readyz.
 func (c API) ProbeAddr() string { return c.HTTP.Addr }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"strconv"
 	"strings"
@@ -38,11 +39,9 @@ const (
 func settings(cfg any) ([]setting, error) {
 	var all []setting
 	var mistakes []error
-	root := reflect.ValueOf(cfg).Elem()
-	for i := range root.NumField() {
-		group := root.Field(i)
+	for declared, group := range groups(cfg) {
 		if group.Kind() != reflect.Struct {
-			mistakes = append(mistakes, fmt.Errorf("%s of %s is not a group of settings", root.Type().Field(i).Name, root.Type()))
+			mistakes = append(mistakes, fmt.Errorf("%s of %T is not a group of settings", declared.Name, cfg))
 			continue
 		}
 		for j := range group.NumField() {
@@ -54,7 +53,7 @@ func settings(cfg any) ([]setting, error) {
 			name, preset, hasDefault := strings.Cut(tag, ",")
 			preset, isDefault := strings.CutPrefix(strings.TrimSpace(preset), "default=")
 			s := setting{
-				group:  root.Type().Field(i).Tag.Get("group"),
+				group:  declared.Tag.Get("group"),
 				name:   name,
 				preset: preset,
 				help:   field.Tag.Get("help"),
@@ -69,6 +68,18 @@ func settings(cfg any) ([]setting, error) {
 		}
 	}
 	return all, errors.Join(mistakes...)
+}
+
+// groups are the groups of settings of a program, those included that it has in common with others.
+func groups(cfg any) iter.Seq2[reflect.StructField, reflect.Value] {
+	root := reflect.ValueOf(cfg).Elem()
+	return func(yield func(reflect.StructField, reflect.Value) bool) {
+		for _, field := range reflect.VisibleFields(root.Type()) {
+			if !field.Anonymous && !yield(field, root.FieldByIndex(field.Index)) {
+				return
+			}
+		}
+	}
 }
 
 // load fills the field. After a value that cannot be read it holds the default, so that the variable is complained about
@@ -190,9 +201,8 @@ type validator interface{ Validate() error }
 // validate asks the groups of cfg, a pointer to a struct of structs, and then cfg itself.
 func validate(cfg any) error {
 	var problems []error
-	root := reflect.ValueOf(cfg).Elem()
-	for i := range root.NumField() {
-		if v, ok := root.Field(i).Addr().Interface().(validator); ok {
+	for _, group := range groups(cfg) {
+		if v, ok := group.Addr().Interface().(validator); ok {
 			problems = append(problems, v.Validate())
 		}
 	}

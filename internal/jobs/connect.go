@@ -12,6 +12,7 @@ import (
 // Keys of log fields.
 const (
 	keyError     = "error"
+	keyMaxAge    = "max_age"
 	keyOp        = "op"
 	keyResult    = "result"
 	keySandboxID = "sandbox_id"

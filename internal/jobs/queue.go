@@ -399,7 +399,7 @@ func (q *Queue) keep(ctx context.Context, s jetstream.Stream, age time.Duration)
 		return s, nil
 	}
 	q.log.Info("stream keeps its messages longer from now on",
-		slog.String(keyStream, cfg.Name), slog.Duration("before", cfg.MaxAge), slog.Duration("after", age))
+		slog.String(keyStream, cfg.Name), slog.Duration(keyMaxAge, age))
 	cfg.MaxAge = age
 	kept, err := q.js.UpdateStream(ctx, cfg)
 	if err != nil {
