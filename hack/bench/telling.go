@@ -50,8 +50,10 @@ func (b *bench) telling(ctx context.Context) error {
 	})
 	if err == nil {
 		for _, c := range []*product{measured, traced} {
-			mean, deviation := meanRatio(b.results.group(tellingTitle).against(perSecond, c.name()))
-			b.say("%s: %.3f of the creates a second, geometric mean of %d pairs, standard error %.3f", c.name(), mean, b.rounds, deviation)
+			for _, metric := range []string{perSecond, cpuTogether} {
+				mean, deviation := meanRatio(b.results.group(tellingTitle).against(metric, c.name()))
+				b.say("%s: ×%.3f of %s, geometric mean of %d pairs, standard error %.3f", c.name(), mean, metric, b.rounds, deviation)
+			}
 		}
 	}
 	stop()
