@@ -15,10 +15,5 @@ func main() {
 		Summary: "Takes requests for sandboxes over HTTP, queues them as jobs on NATS, and answers with their outcomes.",
 		Run:     app.RunAPI,
 	}
-	os.Exit(program.Main(cli.Process{
-		Args:   os.Args[1:],
-		Lookup: os.LookupEnv,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-	}))
+	os.Exit(program.Exec())
 }

@@ -15,10 +15,5 @@ func main() {
 		Summary: "Does the work of api and worker in one process, with its own NATS server inside.",
 		Run:     app.RunStandalone,
 	}
-	os.Exit(program.Main(cli.Process{
-		Args:   os.Args[1:],
-		Lookup: os.LookupEnv,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-	}))
+	os.Exit(program.Exec())
 }

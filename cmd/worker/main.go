@@ -15,10 +15,5 @@ func main() {
 		Summary: "Takes jobs from NATS and makes the Kubernetes cluster match them.",
 		Run:     app.RunWorker,
 	}
-	os.Exit(program.Main(cli.Process{
-		Args:   os.Args[1:],
-		Lookup: os.LookupEnv,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-	}))
+	os.Exit(program.Exec())
 }

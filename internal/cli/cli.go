@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -57,6 +59,18 @@ type Process struct {
 	// Lookup is os.LookupEnv.
 	Lookup         func(name string) (value string, found bool)
 	Stdout, Stderr io.Writer
+}
+
+// processors is how many a program uses unless GOMAXPROCS says otherwise. It waits most of the time; to spread what is left over more
+// costs a sixth more processor time for the same work.
+const processors = 1
+
+// Exec is Main for the process that this is.
+func (p Program[C]) Exec() (exitCode int) {
+	if _, chosen := os.LookupEnv("GOMAXPROCS"); !chosen {
+		runtime.GOMAXPROCS(processors)
+	}
+	return p.Main(Process{Args: os.Args[1:], Lookup: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr})
 }
 
 // Main runs the program until it ends, or until the first SIGINT or SIGTERM and the orderly end after it; a second signal

@@ -201,6 +201,22 @@ func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	require.Equal(t, syscall.SIGTERM, exit.Sys().(syscall.WaitStatus).Signal())
 }
 
+// Go's own default is all processors of the machine.
+func TestAProgramUsesOneProcessorUnlessItIsToldOtherwise(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]string{"": `"processors":1}`, "GOMAXPROCS=3": `"processors":3}`} {
+		t.Run(env, func(t *testing.T) {
+			t.Parallel()
+			cmd, lines := startChild(t, childReturnsNil, env)
+			require.Contains(t, lines.Text(), want)
+			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+			for lines.Scan() {
+			}
+			require.NoError(t, cmd.Wait())
+		})
+	}
+}
+
 const (
 	childReturnsNil          = "returns nil"
 	childReturnsContextError = "returns the error of its context"
@@ -210,7 +226,7 @@ const (
 // child is a program that ends in the way of kind.
 func child(kind string) int {
 	return program(func(ctx context.Context, _ config.API, log *slog.Logger) error {
-		log.Info("running")
+		log.Info("running", slog.Int("processors", runtime.GOMAXPROCS(0)))
 		<-ctx.Done()
 		switch kind {
 		case childReturnsContextError:
@@ -219,18 +235,18 @@ func child(kind string) int {
 			select {}
 		}
 		return nil
-	}).Main(Process{Lookup: func(string) (string, bool) { return "", false }, Stdout: os.Stdout, Stderr: os.Stderr})
+	}).Exec()
 }
 
 // startChild returns when the child waits for its signal.
-func startChild(t *testing.T, kind string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, kind string, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe)
-	cmd.Env = append(os.Environ(), childVariable+"="+kind)
+	cmd.Env = append(env, childVariable+"="+kind)
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
