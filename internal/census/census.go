@@ -21,13 +21,16 @@ import (
 
 	"sandbox-provisioner/internal/k8s"
 	"sandbox-provisioner/internal/sandbox"
-	"sandbox-provisioner/internal/telemetry"
 )
 
 const keyError = "error" // of a log field
 
-// othersInterval is how often those that do not run are asked for.
-const othersInterval = 10 * time.Second
+const (
+	// othersInterval is how often those that do not run are asked for.
+	othersInterval = 10 * time.Second
+	// othersAge is for how long their last list counts while no newer one can be had: a gap would end what an alert waits for.
+	othersAge = 3*othersInterval + othersInterval/2
+)
 
 // A Census is what exists, as of the last word of the cluster.
 type Census struct {
@@ -40,9 +43,10 @@ type Census struct {
 	begun chan struct{}
 
 	mu sync.Mutex
-	// pods run; the others do not, or did not when they were listed. Those are nil when they are not known.
-	pods   map[types.UID]record
-	others map[types.UID]k8s.Standing
+	// pods run; the others do not, or did not when they were listed, at othersAt. Those are nil when they are not known.
+	pods     map[types.UID]record
+	others   map[types.UID]k8s.Standing
+	othersAt time.Time
 	// awaited are the Pods whose readiness is of interest.
 	awaited map[types.UID]wish
 	pruned  time.Time
@@ -128,9 +132,7 @@ func nameless(err error) error {
 
 // keepAsking asks for the Pods that do not run, while the others are watched, until ctx ends.
 func (c *Census) keepAsking(ctx context.Context) {
-	tell := telemetry.Once(func(text string) {
-		c.log.Warn("sandboxes that do not run cannot be listed, and none are counted", slog.String(keyError, text))
-	})
+	quiet := false
 	tick := time.NewTicker(othersInterval)
 	defer tick.Stop()
 	for {
@@ -144,9 +146,11 @@ func (c *Census) keepAsking(ctx context.Context) {
 			continue
 		}
 		pods, err := c.source.Others(ctx)
-		if err != nil && ctx.Err() == nil {
-			tell(err)
+		if err != nil && !quiet && ctx.Err() == nil {
+			c.log.Warn("sandboxes that do not run cannot be listed, and soon none are counted",
+				slog.String(keyError, sandbox.Plain(err.Error())))
 		}
+		quiet = err != nil
 		c.seeOthers(pods, err)
 	}
 }

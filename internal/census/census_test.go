@@ -274,8 +274,15 @@ func TestAPodThatNoLongerRunsIsCountedAsWhatItIs(t *testing.T) {
 	c.put(pod("a", ready))
 	atWork(t, c, func(t *testing.T, d *desk) {
 		d.put(pod("a", failed))
-		require.Equal(t, map[string]float64{`sandboxes{phase="Failed"}`: 1, `sandboxes_not_ready{reason="ContainerCreating"}`: 1}, d.read(t))
+		require.Equal(t, map[string]float64{`sandboxes{phase="Failed"}`: 1, `sandboxes_not_ready{reason="Other"}`: 1}, d.read(t))
 	})
+}
+
+// beDeaf lets the list of those that do not run fail from now on; nil lets it be answered again.
+func (c *cluster) beDeaf(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf = err
 }
 
 func TestWhatCannotBeListedIsNotCountedAsNone(t *testing.T) {
@@ -288,10 +295,29 @@ func TestWhatCannotBeListedIsNotCountedAsNone(t *testing.T) {
 		d.read(t)
 		require.False(t, telemetrytest.Has(t, d.registry, runningPods))
 		require.Equal(t, 1, strings.Count(d.log.String(), "\n"), "it is said once:\n%s", d.log)
-		c.mu.Lock()
-		c.deaf = nil
-		c.mu.Unlock()
+		d.beDeaf(nil)
 		require.Equal(t, 1., d.read(t)[pendingPods])
+		d.beDeaf(errors.New("not now"))
+		for range 5 {
+			d.read(t)
+		}
+		require.Equal(t, 2, strings.Count(d.log.String(), "\n"), "and again the next time:\n%s", d.log)
+	})
+}
+
+// An alert waits for minutes; a gap would make it begin anew.
+func TestAListThatFailsNowAndThenLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.put(pod("a"))
+	atWork(t, c, func(t *testing.T, d *desk) {
+		require.Equal(t, 1., d.read(t)[pendingPods])
+		d.beDeaf(errors.New("not now"))
+		for range 3 {
+			require.Equal(t, 1., d.read(t)[pendingPods])
+		}
+		d.read(t)
+		require.False(t, telemetrytest.Has(t, d.registry, pendingPods), "an old number would be wrong")
 	})
 }
 
@@ -407,6 +433,23 @@ func TestWhatIsWaitedForIsBounded(t *testing.T) {
 		time.Sleep(patience)
 		d.Made("late", accepted)
 		require.Equal(t, 1, d.waiting(), "nobody waits for ever")
+	})
+}
+
+// A list may overtake the watch: then the Pod runs by the list, and is not known to run by the watch.
+func TestAPodThatAListMissesOnceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	atWork(t, newCluster(), func(t *testing.T, d *desk) {
+		d.put(pod("a"))
+		d.Made("a", time.Now())
+		d.read(t)
+		d.Census.seeOthers(nil, nil)
+		require.Equal(t, 1, d.waiting())
+		d.read(t)
+		d.Census.seeOthers(nil, nil)
+		require.Equal(t, 1, d.waiting(), "not twice in a row")
+		d.put(pod("a", ready))
+		require.Equal(t, 1., d.readNow(t)[readiness])
 	})
 }
 

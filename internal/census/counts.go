@@ -70,7 +70,7 @@ func (c counts) count() (byPhase, byReason map[string]int, known bool) {
 		}
 		byPhase[among(byPhase, string(s.Phase), string(sandbox.Unknown))]++
 		if !s.Ready {
-			byReason[among(byReason, word(s.Reason), other)]++
+			byReason[among(byReason, word(s), other)]++
 		}
 	}
 	for _, r := range c.pods {
@@ -99,10 +99,12 @@ func among(counted map[string]int, value, otherwise string) string {
 }
 
 // word is the reason that is counted in place of one that says the same.
-func word(reason string) string {
-	switch reason {
-	case "", "PodInitializing", "ContainersNotInitialized":
+func word(s k8s.Standing) string {
+	switch {
+	case s.Reason == "" && (s.Phase == sandbox.Failed || s.Phase == sandbox.Succeeded):
+		return other
+	case s.Reason == "", s.Reason == "PodInitializing", s.Reason == "ContainersNotInitialized":
 		return creating
 	}
-	return reason
+	return s.Reason
 }

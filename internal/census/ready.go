@@ -11,12 +11,15 @@ const (
 	patience = 10 * time.Minute
 	// maxAwaited bounds the Pods that are waited for at once. More are not timed.
 	maxAwaited = 1 << 15
+	// maxMissed is how many lists in a row a Pod may be missing from that is waited for.
+	maxMissed = 1
 )
 
 // A wish is for a Pod to be ready.
 type wish struct {
 	accepted time.Time // from when it is measured
 	since    time.Time // from when it is waited for
+	missed   int       // lists in a row that it was missing from
 }
 
 // Made tells that a Pod was newly made for a request of that time.
@@ -25,7 +28,7 @@ func (c *Census) Made(podUID string, accepted time.Time) {
 	defer c.mu.Unlock()
 	c.prune()
 	if len(c.awaited) < maxAwaited {
-		c.awaited[types.UID(podUID)] = wish{accepted, c.now()}
+		c.awaited[types.UID(podUID)] = wish{accepted: accepted, since: c.now()}
 		c.settle(types.UID(podUID))
 	}
 }

@@ -86,11 +86,14 @@ func (store) Transformer() cache.TransformFunc {
 func (c *Census) seeOthers(pods []corev1.Pod, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.others = nil
-	if err != nil || !c.known {
+	switch {
+	case !c.known, err != nil && c.now().Sub(c.othersAt) > othersAge:
+		c.others = nil
+		return
+	case err != nil:
 		return
 	}
-	c.others = make(map[types.UID]k8s.Standing, len(pods))
+	c.others, c.othersAt = make(map[types.UID]k8s.Standing, len(pods)), c.now()
 	for i := range pods {
 		if _, runs := c.pods[pods[i].UID]; !runs { // by now
 			c.others[pods[i].UID] = k8s.Stand(&pods[i])
@@ -98,9 +101,17 @@ func (c *Census) seeOthers(pods []corev1.Pod, err error) {
 	}
 	for uid, w := range c.awaited {
 		_, runs := c.pods[uid]
-		if _, exists := c.others[uid]; !runs && !exists && c.now().Sub(w.since) >= 2*othersInterval {
+		_, exists := c.others[uid]
+		switch {
+		case runs || exists:
+			w.missed = 0
+		case w.missed == maxMissed:
 			delete(c.awaited, uid) // it was deleted before it ran
+			continue
+		default: // it may have begun to run, or to exist, just now
+			w.missed++
 		}
+		c.awaited[uid] = w
 	}
 }
 
