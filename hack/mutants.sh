@@ -54,5 +54,15 @@ mutant delete-hits-successors internal/sandbox/generation.go 's/return g\.In\(l\
 mutant lost-request-forgotten internal/jobs/view.go 's/last\.RequestID == in\.RequestID/false/' "${model[@]}"
 mutant old-stream-counts internal/sandbox/generation.go 's/if g\.Stream != stream \{\n\t\treturn 0\n\t\}\n//' "${model[@]}"
 
+# A worker believes the first word about an id, and an api guesses that an id is new.
+unit=(go test ./internal/jobs)
+mutant old-words-believed internal/jobs/consume.go 's/ && now\.Sub\(meta\.Timestamp\)\.Abs\(\) < freshness//' "${unit[@]}" -run TestAMessageThatIsOld
+mutant words-believed-twice internal/jobs/consume.go 's/meta\.NumDelivered == 1 && //' "${unit[@]}" -run 'TestAMessageThatIsOld'
+mutant words-before-others-believed internal/jobs/consume.go 's/ && meta\.NumPending == 0//' "${unit[@]}" -run 'TestAMessageThatIsOld'
+mutant other-connections-believed internal/jobs/consume.go 's/ && c\.q\.nc\.Stats\(\)\.Reconnects == s\.reconnects//' "${unit[@]}" -run TestAWordOfAnotherConnection
+mutant other-outcomes-believed internal/jobs/view.go 's/ \|\| in\.Outcomes != unseen\.OutcomeStream//' "${unit[@]}" -run TestAWordAfterWhich
+mutant guess-into-silence internal/jobs/queue.go 's/ \|\| time\.Since\(\*heard\) > heardAge//' "${unit[@]}" -run TestNothingIsGuessed
+mutant outcomes-forgotten-first internal/jobs/queue.go 's/age\+outlives\)/age)/; s/Retention \+ outlives/Retention/' "${unit[@]}" -run TestOutcomesOutlive
+
 echo "mutants: $killed killed, $survived survived"
 [ $survived -eq 0 ]

@@ -271,6 +271,31 @@ func TestAWordAfterWhichThereMayBeMoreToKnowTellsNothing(t *testing.T) {
 	}
 }
 
+// The identity of the streams may be another one since the connection was lost.
+func TestAWordOfAnotherConnectionTellsNothing(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	c := q.Consumer()
+	cons, err := c.consumer(t.Context())
+	require.NoError(t, err)
+	for try := range 10 { // see TestTheFirstWordAboutAnIDTellsAll
+		ask(t, q, fmt.Sprint("a", try))
+		batch, err := cons.Fetch(1)
+		require.NoError(t, err)
+		s, err := q.current(t.Context())
+		require.NoError(t, err)
+		before := *s
+		before.reconnects--
+		for msg := range batch.Messages() {
+			require.Nil(t, c.delivery(msg, time.Now(), &before).View)
+			if c.delivery(msg, time.Now(), s).View != nil {
+				return
+			}
+		}
+	}
+	require.Fail(t, "none came with a view")
+}
+
 func TestAMessageThatIsOldOrHasBeenSeenIsNotTheNewest(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -125,6 +125,17 @@ func TestAGuessThatAnIDIsNewIsProvenOrRefused(t *testing.T) {
 	require.Equal(t, v.Seq, look(t, q, "a1").Seq)
 }
 
+// What is sent to a server that is paused may be stored long after its sender has given up.
+func TestNothingIsGuessedOnceNATSHasBeenSilent(t *testing.T) {
+	t.Parallel()
+	q := newBroker(t).queue()
+	unseen(t, q, "a1")
+	q.heard.Store(new(time.Now().Add(-heardAge)))
+	_, ok := q.Unseen("a1")
+	require.False(t, ok)
+	require.LessOrEqual(t, heardAge, 100*time.Millisecond, "a server may be paused at any moment")
+}
+
 // unseen is the guess that id is new, made when NATS has just been heard of.
 func unseen(t *testing.T, q *Queue, id string) (v View) {
 	t.Helper()

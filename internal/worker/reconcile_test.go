@@ -232,6 +232,30 @@ func TestAConflictOnTheOutcomeMakesTheWorkerActAgain(t *testing.T) {
 	requireEvents(t, f, "ensure 1", "record running of 1", "conflict", "ensure 1", "record succeeded of 1")
 }
 
+// What a message tells by itself knows of no outcome. There may be one, of what has been forgotten.
+func TestWhoeverTrustedAMessageLooksAgainWhenThereIsAnOutcome(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.records.create()
+	told := f.records.last()
+	_, err := f.records.store(told, told.Success(&sandbox.State{ID: "a1", PodUID: "pod-0"}, 1, time.Now()))
+	require.NoError(t, err)
+	require.NoError(t, f.ReconcileFrom(t.Context(), &told, "a1", 1))
+	requireEvents(t, f, "record succeeded of 1", "ensure 1", "conflict")
+	require.Equal(t, "pod-0", f.records.outcome().Sandbox.PodUID)
+	require.Equal(t, 2, f.records.looks, "after the act, and after the refusal")
+}
+
+func TestWhoeverTrustedAMessageLooksAgainAfterActing(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	f.records.create()
+	told := f.records.last()
+	f.records.delete()
+	require.NoError(t, f.ReconcileFrom(t.Context(), &told, "a1", 1))
+	requireEvents(t, f, "ensure 1", "remove 2", "record succeeded of 2")
+}
+
 func TestASuccessThatSomebodyElseRecordedAsFailedIsUndone(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

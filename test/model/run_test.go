@@ -92,7 +92,7 @@ type workerRun struct {
 }
 
 func newRun(choose chooser, f faults) *run {
-	s := &scheduler{choose: choose, frozen: map[string]bool{}}
+	s := &scheduler{choose: choose, frozen: map[string]bool{}, lately: map[string]string{}}
 	r := &run{scheduler: s, faults: f, cancels: map[string]context.CancelFunc{}}
 	r.streams = newStreams(s, f)
 	r.kube = &kube{s: s, faults: f, deleted: map[types.UID]int{}, outside: map[types.UID]bool{},
@@ -140,14 +140,17 @@ func (r *run) request(ctx context.Context, op jobs.Op, spec sandbox.Spec) {
 		state, err := p.Create(ctx, api.Order{ID: id, Spec: spec, Wait: patience})
 		r.note("%-10s is answered: %s %v", name, state.PodUID, err)
 		if err == nil {
-			r.answers = append(r.answers, answer{types.UID(state.PodUID), r.decided(types.UID(state.PodUID), state)})
+			r.answers = append(r.answers, answer{types.UID(state.PodUID), r.decided(name)})
 		}
 	}()
 }
 
-// decided is the position of the intent that an answer is about: the newest create that had been accepted when it was given,
-// not counting deletes that were accepted after the outcome it came from.
-func (r *run) decided(types.UID, sandbox.State) int {
+// decided is the position of the intent that an answer is about: the newest that had been accepted when it was given, if a look at the
+// streams has led to it; if an outcome has, not counting deletes that were accepted after that.
+func (r *run) decided(client string) int {
+	if r.lately[client] == "look" {
+		return len(r.streams.accepted)
+	}
 	if o := r.streams.outcome; o != nil && o.State == jobs.Succeeded && o.Op == jobs.Present {
 		if at := r.streams.position(o.Generation.Stream, o.Generation.Seq); at > 0 {
 			return at

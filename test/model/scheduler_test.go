@@ -28,6 +28,8 @@ type scheduler struct {
 	steps  []*step
 	// frozen actors do not get their turn.
 	frozen map[string]bool
+	// lately is the label of the last step that an actor has taken.
+	lately map[string]string
 	// log is the history of the run.
 	log []string
 }
@@ -114,6 +116,7 @@ func (s *scheduler) pending(actor string) []*step {
 func (s *scheduler) grant(st *step, v verdict) {
 	s.mu.Lock()
 	s.steps = slices.DeleteFunc(s.steps, func(o *step) bool { return o == st })
+	s.lately[st.actor] = st.label
 	s.mu.Unlock()
 	st.granted <- v
 	synctest.Wait()
