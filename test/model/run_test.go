@@ -462,7 +462,7 @@ func (r *run) check() string {
 			return "loss: a failure was not undone to the end"
 		}
 		for _, obj := range objects(pod, service) {
-			if !v.Lineage().Accepts(sandbox.ParseGeneration(obj.annotation)) {
+			if over(v.Lineage(), obj.annotation) {
 				return "orphan: " + obj.uid + " is left of a request that failed, or of a life that was ended before it"
 			}
 		}
@@ -473,12 +473,21 @@ func (r *run) check() string {
 			return "divergence: the last request was to create, and there is " + describe(pod, service)
 		}
 		for _, obj := range objects(pod, service) {
-			if !v.Lineage().Accepts(sandbox.ParseGeneration(obj.annotation)) {
+			if over(v.Lineage(), obj.annotation) {
 				return "divergence: " + obj.uid + " belongs to a life that was ended"
 			}
 		}
 	}
 	return ""
+}
+
+// over tells whether an object belongs to a life that was ended, or to a request that failed. It says once more what the product does, so
+// that a fault there is not one here.
+func over(l sandbox.Lineage, annotation string) bool {
+	at := sandbox.ParseGeneration(annotation).In(l.Generation.Stream)
+	ended := l.Fence > 0 && at <= l.Fence
+	undone := l.Settled < at && at <= l.Failed
+	return ended || undone
 }
 
 // touched tells whether somebody else took something away, which a new request would heal.
