@@ -51,7 +51,7 @@ mutant old-objects-condemned internal/jobs/view.go 's/case v\.Intent == nil, v\.
 mutant fence-not-carried internal/jobs/view.go 's/return v\.Intent\.Fence/return 0/' "${model[@]}"
 mutant finished-delete-not-repeated internal/worker/reconcile.go 's/(case v\.Intent != nil && v\.Intent\.Op == jobs\.Absent:\n\t\treturn) r\.cluster\.Remove\(ctx, v\.ID, v\.Lineage\(\)\)/$1 nil/' "${model[@]}"
 mutant delete-hits-successors internal/sandbox/generation.go 's/return g\.In\(l\.Generation\.Stream\) < l\.Generation\.Seq/return true/' "${model[@]}"
-mutant lost-request-forgotten internal/jobs/view.go 's/last\.RequestID == in\.RequestID/false/' "${model[@]}"
+mutant lost-request-forgotten internal/jobs/view.go 's/last\.RequestID == in\.RequestID/false/' go test ./internal/api ./internal/jobs
 mutant old-stream-counts internal/sandbox/generation.go 's/if g\.Stream != stream \{\n\t\treturn 0\n\t\}\n//' "${model[@]}"
 
 # A worker believes the first word about an id, and an api guesses that an id is new.
