@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -66,13 +67,24 @@ func (p *project) kubeconfig() string {
 func (p *project) apiServer() string {
 	server, err := url.Parse(p.cluster.Config.Host)
 	require.NoError(p.t, err)
-	// What host.docker.internal stands for.
-	gateway, err := command(p.t.Context(), 10*time.Second, "docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
-	require.NoError(p.t, err)
 	// All that Docker takes for its networks is private; which of it, is not known before they are there.
-	relay := testenv.Relay(p.t, netip.MustParseAddr(gateway), server.Host,
+	relay := testenv.Relay(p.t, p.gateway(), server.Host,
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"))
 	return "https://host.docker.internal:" + strconv.Itoa(int(netip.MustParseAddrPort(relay).Port()))
+}
+
+// gateway is what host.docker.internal stands for in the containers: the engine's own address on its default bridge. The interface is
+// asked, since an engine that has made the bridge itself does not say the address before it is started again.
+func (p *project) gateway() netip.Addr {
+	name, err := command(p.t.Context(), 10*time.Second,
+		"docker", "network", "inspect", "bridge", "--format", `{{index .Options "com.docker.network.bridge.name"}}`)
+	require.NoError(p.t, err)
+	bridge, err := net.InterfaceByName(name)
+	require.NoError(p.t, err)
+	addrs, err := bridge.Addrs()
+	require.NoError(p.t, err)
+	require.NotEmpty(p.t, addrs, "%s has no address", name)
+	return netip.MustParsePrefix(addrs[0].String()).Addr()
 }
 
 // try runs a command of compose and returns what it has printed. What env says goes before the project's own settings.
