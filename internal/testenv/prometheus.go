@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -48,13 +49,13 @@ func (d *Deployment[P]) Targets() Targets {
 	return targets
 }
 
-// Prometheus starts a Prometheus that ends with the test.
+// Prometheus starts a Prometheus that ends with the test, and returns when it has scraped all targets and knows the rules.
 func Prometheus(t testing.TB, targets Targets, rules ...string) *PrometheusServer {
 	t.Helper()
 	tool := PrometheusTool(t, "prometheus")
 	dir, addr := t.TempDir(), FreeAddr(t)
 	config := filepath.Join(dir, "prometheus.yaml")
-	require.NoError(t, os.WriteFile(config, prometheusConfig(t, targets, rules), 0o600))
+	require.NoError(t, os.WriteFile(config, prometheusConfig(t, targets, nil), 0o600))
 
 	log := newLogBook(t, "Prometheus")
 	cmd := exec.Command(tool, "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
@@ -87,7 +88,43 @@ func Prometheus(t testing.TB, targets Targets, rules ...string) *PrometheusServe
 		}
 		return answers("http://" + addr + "/-/ready")
 	})
-	return &PrometheusServer{API: prometheus.NewAPI(client), t: t, since: time.Now()}
+	p := &PrometheusServer{API: prometheus.NewAPI(client), t: t, since: time.Now()}
+	// Before the first scrape everything seems to be away, and some rules remember that for long.
+	Until(t, startTimeout, func() error { return p.reaches(targets) })
+	require.NoError(t, os.WriteFile(config, prometheusConfig(t, targets, rules), 0o600))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	Until(t, startTimeout, func() error { return p.knows(rules) })
+	return p
+}
+
+// reaches returns nil when all targets have answered.
+func (p *PrometheusServer) reaches(targets Targets) error {
+	all := 0
+	for _, addrs := range targets {
+		all += len(addrs)
+	}
+	value, _, _, err := p.Query(p.t.Context(), "up == 1", time.Now())
+	if err != nil {
+		return err
+	}
+	if up := len(value.(model.Vector)); up < all {
+		return fmt.Errorf("Prometheus has reached %d of %d targets", up, all)
+	}
+	return nil
+}
+
+// knows returns nil when all files of rules have been read.
+func (p *PrometheusServer) knows(rules []string) error {
+	known, err := p.Rules(p.t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	for _, path := range rules {
+		if !slices.ContainsFunc(known.Groups, func(g prometheus.RuleGroup) bool { return g.File == path }) {
+			return fmt.Errorf("Prometheus does not know the rules of %s", path)
+		}
+	}
+	return nil
 }
 
 // prometheusConfig is JSON, which is YAML too.

@@ -38,7 +38,6 @@ func observe(t *testing.T, beside testenv.Targets, opts ...testenv.Option) *site
 	}
 	s.PrometheusServer = testenv.Prometheus(t, targets, fastRules(t)...)
 	s.inBackground(gateway)
-	// Before the first scrape everything seems to be away.
 	s.until(60*time.Second, func() error { return s.gives("sandbox_provisioner:outcomes:rate5m > 0") })
 	s.waitUntilQuiet(untilQuiet)
 	s.Forget()
