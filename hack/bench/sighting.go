@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 
 	"sandbox-provisioner/internal/sandbox"
 )
@@ -30,18 +32,25 @@ func (p *plant) lookOut(ctx context.Context, namespace string, ids []string) (*l
 	for _, id := range ids {
 		l.missing[id] = 2
 	}
-	opts := metav1.ListOptions{LabelSelector: sandbox.LabelID + " in (" + strings.Join(ids, ",") + ")"}
-	pods, err := p.core.Pods(namespace).Watch(ctx, opts)
+	ours := sandbox.LabelID + " in (" + strings.Join(ids, ",") + ")"
+	now, err := p.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: ours})
 	if err != nil {
 		return nil, err
 	}
-	l.watches = append(l.watches, pods)
-	services, err := p.core.Services(namespace).Watch(ctx, opts)
-	if err != nil {
-		l.close()
-		return nil, err
+	for _, open := range []cache.WatchFuncWithContext{p.core.Pods(namespace).Watch, p.core.Services(namespace).Watch} {
+		// A busy API server ends watches that take what it sends too slowly.
+		w, err := toolswatch.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{
+			WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+				opts.LabelSelector = ours
+				return open(ctx, opts)
+			},
+		})
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.watches = append(l.watches, w)
 	}
-	l.watches = append(l.watches, services)
 	for _, w := range l.watches {
 		l.running.Go(func() { l.follow(w) })
 	}
