@@ -62,7 +62,7 @@ type Process struct {
 }
 
 // processors is how many a program uses unless GOMAXPROCS says otherwise. It waits most of the time; to spread what is left over more
-// costs a sixth more processor time for the same work.
+// costs a fifth more processor time for the same work.
 const processors = 1
 
 // Exec is Main for the process that this is.
