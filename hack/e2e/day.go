@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -173,47 +172,6 @@ func (s *suite) openPorts() []int {
 	}
 	trying.Wait()
 	return open
-}
-
-const (
-	samples = 7
-	// mostSamples are taken where none has been within goal.
-	mostSamples = 3 * samples
-	// goal of the time from a POST to the first 200 through the Service. The kubelet looks at its containers once a second: what
-	// misses one look on a busy machine has the next, so that times come in steps of a second.
-	goal = 3 * time.Second
-	look = time.Second
-)
-
-func (s *suite) firstAnswer() error {
-	var took []time.Duration
-	for i := 0; i < samples || (i < mostSamples && slices.Min(took) > goal); i++ {
-		id := fmt.Sprintf("e2e-time-%d", i)
-		// What went before ended with a look of the kubelet: without a pause all would begin at the same moment between two. Multiples
-		// of the golden ratio spread evenly, however many there are.
-		time.Sleep(time.Duration(i) * 618 * time.Millisecond % look)
-		asked := time.Now()
-		created, err := s.provisioner.Create(s.ctx, client.CreateRequest{SandboxID: id})
-		if err != nil {
-			return err
-		}
-		posted := time.Since(asked)
-		if _, err := s.answers(s.fromInside, created.URL); err != nil {
-			return err
-		}
-		took = append(took, time.Since(asked))
-		say("  POST answered after %3d ms, first 200 through the Service after %4d ms", posted.Milliseconds(), took[i].Milliseconds())
-		if err := s.provisioner.Delete(s.ctx, id); err != nil {
-			return err
-		}
-	}
-	load, _ := os.ReadFile("/proc/loadavg")
-	say("  load average of this machine: %s", strings.Join(strings.Fields(string(load))[:3], " "))
-	slices.Sort(took)
-	median := took[len(took)/2]
-	s.that(fmt.Sprintf("from POST to the first 200 through the Service: median %d ms of %d, best %d ms; the best within %s, the median one look of the kubelet later at most",
-		median.Milliseconds(), len(took), took[0].Milliseconds(), goal), took[0] <= goal && median <= goal+look, took)
-	return nil
 }
 
 func (s *suite) deleted() error {
