@@ -26,7 +26,7 @@ import (
 const keyError = "error" // of a log field
 
 const (
-	// othersInterval is how often those that do not run are asked for.
+	// othersInterval is how often those that do not run are asked for, and how long that may take.
 	othersInterval = 10 * time.Second
 	// othersAge is for how long their last list counts while no newer one can be had: a gap would end what an alert waits for.
 	othersAge = 3*othersInterval + othersInterval/2
@@ -145,14 +145,23 @@ func (c *Census) keepAsking(ctx context.Context) {
 		if !c.complete() {
 			continue
 		}
-		pods, err := c.source.Others(ctx)
+		err := c.askOthers(ctx)
 		if err != nil && !quiet && ctx.Err() == nil {
-			c.log.Warn("sandboxes that do not run cannot be listed, and soon none are counted",
+			c.log.Warn("sandboxes that do not run cannot be listed; without a list that is younger than "+othersAge.String()+" none are counted",
 				slog.String(keyError, sandbox.Plain(err.Error())))
 		}
 		quiet = err != nil
-		c.seeOthers(pods, err)
 	}
+}
+
+func (c *Census) askOthers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, othersInterval)
+	defer cancel()
+	pods, err := c.source.Others(ctx)
+	if err == nil {
+		c.seeOthers(pods)
+	}
+	return err
 }
 
 func (c *Census) complete() bool {

@@ -35,6 +35,7 @@ type cluster struct {
 	pods    map[types.UID]*corev1.Pod
 	down    error
 	deaf    error // of the list of those that do not run
+	mute    bool  // takes that question and never answers it
 	watches map[*watch.RaceFreeFakeWatcher]bool
 	asked   int
 	// lists is for a server that cannot send the first answer as a watch.
@@ -62,7 +63,11 @@ func (c *cluster) list(running bool) (*corev1.PodList, error) {
 }
 
 func (c *cluster) source() *k8s.PodSource {
-	return &k8s.PodSource{Running: c.watched(), Others: func(context.Context) ([]corev1.Pod, error) {
+	return &k8s.PodSource{Running: c.watched(), Others: func(ctx context.Context) ([]corev1.Pod, error) {
+		if c.isMute() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
 		list, err := c.list(false)
 		if err == nil {
 			err = c.deaf
@@ -285,6 +290,18 @@ func (c *cluster) beDeaf(err error) {
 	c.deaf = err
 }
 
+func (c *cluster) beMute(mute bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = mute
+}
+
+func (c *cluster) isMute() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mute
+}
+
 func TestWhatCannotBeListedIsNotCountedAsNone(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
@@ -302,6 +319,24 @@ func TestWhatCannotBeListedIsNotCountedAsNone(t *testing.T) {
 			d.read(t)
 		}
 		require.Equal(t, 2, strings.Count(d.log.String(), "\n"), "and again the next time:\n%s", d.log)
+	})
+}
+
+// A server that takes the question and is silent is no better than one that refuses it.
+func TestAListThatIsNotAnsweredHidesNothingLongerThanOneThatFails(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.put(pod("a"))
+	atWork(t, c, func(t *testing.T, d *desk) {
+		require.Equal(t, 1., d.read(t)[pendingPods])
+		d.beMute(true)
+		time.Sleep(othersAge)
+		require.True(t, telemetrytest.Has(t, d.registry, pendingPods))
+		time.Sleep(othersInterval)
+		require.False(t, telemetrytest.Has(t, d.registry, pendingPods), "an old number would be wrong")
+		d.beMute(false)
+		time.Sleep(othersInterval)
+		require.Equal(t, 1., d.read(t)[pendingPods])
 	})
 }
 
@@ -443,10 +478,10 @@ func TestAPodThatAListMissesOnceIsWaitedFor(t *testing.T) {
 		d.put(pod("a"))
 		d.Made("a", time.Now())
 		d.read(t)
-		d.Census.seeOthers(nil, nil)
+		d.Census.seeOthers(nil)
 		require.Equal(t, 1, d.waiting())
 		d.read(t)
-		d.Census.seeOthers(nil, nil)
+		d.Census.seeOthers(nil)
 		require.Equal(t, 1, d.waiting(), "not twice in a row")
 		d.put(pod("a", ready))
 		require.Equal(t, 1., d.readNow(t)[readiness])

@@ -79,7 +79,7 @@ func (c counts) count() (byPhase, byReason map[string]int, known bool) {
 	for _, s := range c.others {
 		count(s)
 	}
-	return byPhase, byReason, c.known && c.others != nil
+	return byPhase, byReason, c.known && c.others != nil && c.now().Sub(c.othersAt) <= othersAge
 }
 
 func zeros(keys []string) map[string]int {

@@ -83,14 +83,10 @@ func (store) Transformer() cache.TransformFunc {
 }
 
 // seeOthers takes note of all Pods that do not run.
-func (c *Census) seeOthers(pods []corev1.Pod, err error) {
+func (c *Census) seeOthers(pods []corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case !c.known, err != nil && c.now().Sub(c.othersAt) > othersAge:
-		c.others = nil
-		return
-	case err != nil:
+	if !c.known {
 		return
 	}
 	c.others, c.othersAt = make(map[types.UID]k8s.Standing, len(pods)), c.now()

@@ -14,7 +14,7 @@ import (
 	"sandbox-provisioner/internal/sandbox"
 )
 
-// listTimeout bounds one list of Pods, which may be many thousand.
+// listTimeout bounds the list of the Pods that run, which may be many thousand.
 const listTimeout = time.Minute
 
 // A PodSource is where the Pods of all sandboxes are seen, for counting only: what it says may be old. A Pod has several events on its way to run and
@@ -22,7 +22,7 @@ const listTimeout = time.Minute
 type PodSource struct {
 	// Running lists and watches the Pods that run.
 	Running *cache.ListWatch
-	// Others lists the Pods that do not: not yet, or no more.
+	// Others lists the Pods that do not: not yet, or no more. Its context is all that bounds it.
 	Others func(context.Context) ([]corev1.Pod, error)
 }
 
@@ -61,8 +61,6 @@ func NewPodSource(cfg *rest.Config, set Settings) (*PodSource, error) {
 			return watching{w, cancel}, nil
 		},
 	}, Others: func(ctx context.Context) ([]corev1.Pod, error) {
-		ctx, cancel := context.WithTimeout(ctx, listTimeout)
-		defer cancel()
 		fromCache := metav1.ListOptions{LabelSelector: selector, FieldSelector: whichDoNot, ResourceVersion: "0"}
 		found, err := core.listPodsOnce(ctx, set.Namespace, fromCache)
 		if err != nil {
