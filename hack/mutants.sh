@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Takes one rule of the protocol away at a time, in a copy of the tree, and expects the tests to notice. A mutant that survives
-# is a rule that no test guards. Usage: hack/mutants.sh [NAME...]
+# is a rule that no test guards. One that does not compile, a test that fails without any, and one that fails without a word of what was
+# broken prove nothing, and end it. Usage: hack/mutants.sh [NAME...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 copy=$(mktemp -d)
@@ -20,19 +21,33 @@ mutant() {
     echo "mutants: $name changes nothing; its pattern is out of date" >&2
     exit 1
   fi
-  if ! go build ./... 2>"$copy/.log"; then
-    echo "mutants: $name does not compile" >&2
-    cat "$copy/.log" >&2
-    exit 1
-  fi
+  go vet ./... 2>"$copy/.log" || broken "$name does not compile"
+  cp "$file" "$copy/.mutated"
+  cp "$copy/.original" "$file"
+  passes_without "$@" || broken "without $name, too, this fails: $*"
+  cp "$copy/.mutated" "$file"
   if "$@" >"$copy/.log" 2>&1; then
     survived=$((survived + 1))
     echo "SURVIVED $name"
   else
+    reason=$(grep -m1 -E 'friendly|diverg|resurrect|loss:|orphan|not quiet|Error:|truth' "$copy/.log") || broken "$name fails for another reason"
     killed=$((killed + 1))
-    echo "killed   $name: $(grep -m1 -E 'friendly|diverg|resurrect|loss:|orphan|not quiet|Error:|truth' "$copy/.log" | sed 's/^ *//' | cut -c1-120)"
+    echo "killed   $name: $(sed 's/^ *//' <<<"$reason" | cut -c1-120)"
   fi
   cp "$copy/.original" "$file"
+}
+
+broken() {
+  echo "mutants: $1" >&2
+  cat "$copy/.log" >&2
+  exit 1
+}
+
+# passes_without TEST-COMMAND... tells whether the tests pass that a mutant is to fail. Each command is asked once.
+declare -A passed
+passes_without() {
+  [ -z "${passed[$*]:-}" ] || return 0
+  "$@" >"$copy/.log" 2>&1 && passed[$*]=1
 }
 
 wanted=("$@")
@@ -62,7 +77,7 @@ mutant words-before-others-believed internal/jobs/consume.go 's/ && meta\.NumPen
 mutant other-connections-believed internal/jobs/consume.go 's/ && c\.q\.nc\.Stats\(\)\.Reconnects == s\.reconnects//' "${unit[@]}" -run TestAWordOfAnotherConnection
 mutant other-outcomes-believed internal/jobs/view.go 's/ \|\| in\.Outcomes != unseen\.OutcomeStream//' "${unit[@]}" -run TestAWordAfterWhich
 mutant guess-into-silence internal/jobs/queue.go 's/ \|\| time\.Since\(\*heard\) > heardAge//' "${unit[@]}" -run TestNothingIsGuessed
-mutant outcomes-forgotten-first internal/jobs/queue.go 's/age\+outlives\)/age)/; s/Retention \+ outlives/Retention/' "${unit[@]}" -run TestOutcomesOutlive
+mutant outcomes-forgotten-first internal/jobs/config.go 's/\(c\.Retention, intentAge\) \+ outlives/(c.Retention, intentAge)/' "${unit[@]}" -run TestOutcomesOutlive
 
 echo "mutants: $killed killed, $survived survived"
 [ $survived -eq 0 ]

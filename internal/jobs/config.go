@@ -23,6 +23,15 @@ type Config struct {
 	Timeout time.Duration `env:"NATS_TIMEOUT, default=1500ms" help:"limit of one operation on NATS"`
 }
 
+// outcomeAge is how long outcomes are kept where intents are kept for intentAge, or for the retention if that is longer: longer at every
+// moment. 0 is for ever.
+func (c Config) outcomeAge(intentAge time.Duration) time.Duration {
+	if intentAge == 0 {
+		return 0
+	}
+	return max(c.Retention, intentAge) + outlives
+}
+
 // clusterRegexp leaves out what has a meaning in subjects and consumer names: dots, wildcards and white space.
 var clusterRegexp = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 

@@ -62,6 +62,8 @@ type Queue struct {
 
 	mu      sync.Mutex
 	streams *streams
+	// fixed are the streams that NATS does not let us change, with the reconnects at which it did not.
+	fixed map[string]uint64
 
 	followers followers
 }
@@ -81,7 +83,7 @@ func New(nc *nats.Conn, cfg Config, log *slog.Logger) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	return &Queue{nc: nc, js: js, cfg: cfg, log: log}, nil
+	return &Queue{nc: nc, js: js, cfg: cfg, log: log, fixed: map[string]uint64{}}, nil
 }
 
 // Ping tells whether the streams can be reached; it makes them when they are missing.
@@ -360,8 +362,7 @@ func (q *Queue) lookUp(ctx context.Context) (*streams, error) {
 		return nil, err
 	}
 	// Outcomes first, so that they outlive intents at every moment.
-	age := max(q.cfg.Retention, s.intents.CachedInfo().Config.MaxAge)
-	if s.outcomes, err = q.keep(ctx, s.outcomes, age+outlives); err != nil {
+	if s.outcomes, err = q.keep(ctx, s.outcomes, q.cfg.outcomeAge(s.intents.CachedInfo().Config.MaxAge)); err != nil {
 		return nil, err
 	}
 	if s.intents, err = q.keep(ctx, s.intents, q.cfg.Retention); err != nil {
@@ -391,21 +392,48 @@ func (q *Queue) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstre
 	return s, err
 }
 
-// keep makes a stream that forgets sooner keep its messages for age. It never shortens what others may count on: all clusters of a NATS
-// share the streams.
+// keep makes a stream that forgets sooner keep its messages for age; 0 is for ever. It does not shorten what others may count on: all
+// clusters of a NATS share the streams. (Of two that lengthen it at once, the later wins until the other looks again.) A stream that NATS does not let us change is used as it is, and asked about again on the next
+// connection.
 func (q *Queue) keep(ctx context.Context, s jetstream.Stream, age time.Duration) (jetstream.Stream, error) {
 	cfg := s.CachedInfo().Config
-	if cfg.MaxAge == 0 || cfg.MaxAge >= age {
+	reconnects := q.nc.Stats().Reconnects
+	if cfg.MaxAge == 0 || age != 0 && cfg.MaxAge >= age || q.isFixed(cfg.Name, reconnects) {
 		return s, nil
 	}
-	q.log.Info("stream keeps its messages longer from now on",
-		slog.String(keyStream, cfg.Name), slog.Duration(keyMaxAge, age))
 	cfg.MaxAge = age
-	kept, err := q.js.UpdateStream(ctx, cfg)
-	if err != nil {
+	// A client without the right to it is not answered.
+	updateCtx, cancel := context.WithTimeout(ctx, q.cfg.Timeout/4)
+	defer cancel()
+	kept, err := q.js.UpdateStream(updateCtx, cfg)
+	switch {
+	case err == nil:
+		q.log.Info("stream keeps its messages longer from now on", slog.String(keyStream, cfg.Name), slog.Duration(keyMaxAge, age))
+		return kept, nil
+	case ctx.Err() != nil || !q.nc.IsConnected() || isMissing(err):
 		return nil, fmt.Errorf("make %s keep its messages for %s: %w", cfg.Name, age, err)
 	}
-	return kept, nil
+	q.fix(cfg.Name, reconnects, age, err)
+	return s, nil
+}
+
+func (q *Queue) isFixed(stream string, reconnects uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at, known := q.fixed[stream]
+	return known && at == reconnects
+}
+
+// fix notes that a stream cannot be changed, and tells so the first time.
+func (q *Queue) fix(stream string, reconnects uint64, age time.Duration, why error) {
+	q.mu.Lock()
+	_, told := q.fixed[stream]
+	q.fixed[stream] = reconnects
+	q.mu.Unlock()
+	if !told {
+		q.log.Warn("stream cannot be made to keep its messages longer, and is used as it is; grant $JS.API.STREAM.UPDATE."+stream+
+			", or change its maximum age by hand", slog.String(keyStream, stream), slog.Duration(keyMaxAge, age), slog.String(keyError, why.Error()))
+	}
 }
 
 func (q *Queue) intentConfig() jetstream.StreamConfig {
@@ -430,7 +458,7 @@ func (q *Queue) outcomeConfig() jetstream.StreamConfig {
 		Description:       "what became of the newest job, by cluster and sandbox id",
 		Subjects:          []string{outcomeRoot + ".*.*"},
 		Retention:         jetstream.LimitsPolicy,
-		MaxAge:            q.cfg.Retention + outlives,
+		MaxAge:            q.cfg.outcomeAge(q.cfg.Retention),
 		MaxMsgsPerSubject: 1,
 		Storage:           jetstream.FileStorage,
 		Replicas:          q.cfg.Replicas,

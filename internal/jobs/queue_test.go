@@ -1,13 +1,17 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -107,6 +111,62 @@ func TestOutcomesOutliveIntentsAlsoInStreamsOfOldInstallations(t *testing.T) {
 		})
 	}
 	require.GreaterOrEqual(t, outlives, 10*time.Second, "streams forget when they find the time")
+}
+
+// In a NATS that others run, clients may not have every right.
+func TestStreamsThatCannotBeChangedAreUsedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+		Users: []*server.User{{Username: "operator"}, {Username: "us", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.UPDATE.>"}},
+		}}},
+	})
+	require.NoError(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	require.True(t, s.ReadyForConnections(soon))
+	connect := func(user string) *nats.Conn {
+		nc, err := nats.Connect(s.ClientURL(), append(ConnectOptions("test", quiet()), nats.UserInfo(user, ""))...)
+		require.NoError(t, err)
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	var log bytes.Buffer
+	q, err := New(connect("us"), testConfig(), slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	js, err := jetstream.New(connect("operator"))
+	require.NoError(t, err)
+	for _, cfg := range []jetstream.StreamConfig{q.intentConfig(), q.outcomeConfig()} {
+		cfg.MaxAge = minRetention
+		_, err := js.CreateStream(t.Context(), cfg)
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, q.Ping(t.Context()))
+	ask(t, q, "a1")
+	require.NoError(t, q.Ping(t.Context()))
+	require.Equal(t, 2, strings.Count(log.String(), "\n"), "each stream is told of once:\n%s", &log)
+	require.Equal(t, 2, strings.Count(log.String(), "grant $JS.API.STREAM.UPDATE."), &log)
+	require.NotContains(t, log.String(), "from now on")
+}
+
+func TestOutcomesAreKeptForEverWhereIntentsAre(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	q, js := b.queue(), b.jetstream()
+	intents := q.intentConfig()
+	intents.MaxAge = 0
+	for _, cfg := range []jetstream.StreamConfig{intents, q.outcomeConfig()} {
+		_, err := js.CreateStream(t.Context(), cfg)
+		require.NoError(t, err)
+	}
+	require.NoError(t, q.Ping(t.Context()))
+	for _, name := range []string{intentStream, outcomeStream} {
+		s, err := js.Stream(t.Context(), name)
+		require.NoError(t, err)
+		require.Zero(t, s.CachedInfo().Config.MaxAge, name)
+	}
 }
 
 // Most ids are new, so that nobody looks first.

@@ -33,7 +33,7 @@ type View struct {
 // FirstView is the View after in, the newest intent of its id, at position seq, if it is also the first of which anything is known; else
 // nil. unseen is the View before it. An outcome of what was asked earlier and has been forgotten is not seen: it would accept fewer
 // objects, and refuses whatever is recorded on this View. That in has not ended is for the caller to know: carried out again, it would
-// replace a Pod that has failed since.
+// take a Pod away that has failed since.
 func FirstView(unseen View, seq uint64, in *Intent, origin trace.SpanContext) *View {
 	if !in.First || in.Outcomes != unseen.OutcomeStream {
 		return nil

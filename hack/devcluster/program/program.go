@@ -40,7 +40,7 @@ func Main(name string, run func(ctx context.Context, args []string) error) {
 	}
 }
 
-// Run runs the command that args begin with. "" is the usage that help shows.
+// Run runs the command that args begin with. usage is what help shows.
 func Run(args []string, usage string, commands map[string]func(args []string) error) error {
 	if len(args) == 0 {
 		return Misuse("no command given")
