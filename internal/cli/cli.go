@@ -41,6 +41,8 @@ type Settings interface {
 	Log() config.Telemetry
 	// ProbeAddr is where the program answers /livez and /readyz.
 	ProbeAddr() string
+	// Processors is how many the program uses at once.
+	Processors() int
 }
 
 // A Program is one of the programs of this module. C are its settings.
@@ -61,15 +63,8 @@ type Process struct {
 	Stdout, Stderr io.Writer
 }
 
-// processors is how many a program uses unless GOMAXPROCS says otherwise. It waits most of the time; to spread what is left over more
-// costs a fifth more processor time for the same work.
-const processors = 1
-
 // Exec is Main for the process that this is.
 func (p Program[C]) Exec() (exitCode int) {
-	if _, chosen := os.LookupEnv("GOMAXPROCS"); !chosen {
-		runtime.GOMAXPROCS(processors)
-	}
 	return p.Main(Process{Args: os.Args[1:], Lookup: os.LookupEnv, Stdout: os.Stdout, Stderr: os.Stderr})
 }
 
@@ -104,6 +99,7 @@ func (p Program[C]) Main(process Process) int {
 	if *showConfig {
 		return p.show(process, func(w io.Writer) error { return config.Print(w, cfg) })
 	}
+	runtime.GOMAXPROCS(cfg.Processors())
 	return p.run(cfg, cfg.Log().Logger(process.Stderr))
 }
 

@@ -26,6 +26,7 @@ type Common struct {
 	Sandbox   k8s.Settings          `group:"Sandboxes"`
 	Telemetry Telemetry             `group:"Logs and metrics"`
 	Traces    telemetry.TraceConfig `group:"Traces"`
+	Runtime   Runtime               `group:"Process"`
 }
 
 // API is everything that cmd/api can be told.
@@ -60,6 +61,9 @@ func (c Standalone) Validate() error {
 
 // Log is how the program logs.
 func (c Common) Log() Telemetry { return c.Telemetry }
+
+// Processors is how many the program uses at once.
+func (c Common) Processors() int { return c.Runtime.Processors }
 
 // ProbeAddr is where the program answers /livez and /readyz.
 func (c API) ProbeAddr() string { return c.HTTP.Addr }

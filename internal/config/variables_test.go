@@ -226,6 +226,16 @@ var variables = map[string]variable{
 		good:   map[string]string{"20m": "20m0s", "24h": "24h0m0s"},
 		bad:    map[string]string{"19m59s": "JOB_RETENTION=19m59s: must be 20m or more"},
 	},
+	"GOMAXPROCS": {
+		absent: "1",
+		empty:  `GOMAXPROCS="": set but empty; ` + badNumber,
+		good:   map[string]string{"4": "4"},
+		bad: map[string]string{
+			"0":   "GOMAXPROCS=0: must be 1 or more",
+			"-1":  "GOMAXPROCS=-1: must be 1 or more",
+			"all": `GOMAXPROCS="all": ` + badNumber,
+		},
+	},
 	"ACK_WAIT": {
 		absent: "15s",
 		empty:  `ACK_WAIT="": set but empty; ` + badDuration,
