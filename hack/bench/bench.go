@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -55,8 +56,9 @@ func sectionNames() []string {
 // A bench runs the sections and keeps what they find.
 type bench struct {
 	options
-	plant   *plant
-	results results
+	plant    *plant
+	results  results
+	progress progress
 
 	lastID atomic.Uint64
 	// populations are the namespaces that are full of sandboxes, by how many these are.
@@ -71,13 +73,27 @@ func (b *bench) run(ctx context.Context) error {
 			return err
 		}
 	}
+	b.progress.Goes++
+	for _, v := range b.progress.Values {
+		b.results.add(v.Title, v.Contestant, v.Metric, v.Value)
+	}
 	for _, s := range sections() {
 		if !b.includes(s) {
+			continue
+		}
+		if slices.Contains(b.progress.Done, s.name) {
+			b.say("section %s has been measured; remove %s to begin anew", s.name, progressFile)
 			continue
 		}
 		b.say("section %s", s.name)
 		if err := s.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		b.progress.Done, b.progress.Values = append(b.progress.Done, s.name), b.results.values
+		if b.whole() {
+			if err := b.progress.save(progressFile); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

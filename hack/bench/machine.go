@@ -15,38 +15,38 @@ import (
 
 // surroundings are what figures depend on besides the product.
 type surroundings struct {
-	cpu        string
-	cores      int
-	memoryGB   float64
-	kernel     string
-	disk       string
-	goVersion  string
-	kubernetes string
-	etcdSyncs  bool
-	commit     string
-	load       string // of the machine, before we began
-	date       string
+	CPU        string
+	Cores      int
+	MemoryGB   float64
+	Kernel     string
+	Disk       string
+	GoVersion  string
+	Kubernetes string
+	EtcdSyncs  bool
+	Commit     string
+	Load       string // of the machine, before we began
+	Date       string
 }
 
 func describe(ctx context.Context, p *plant) (surroundings, error) {
 	s := surroundings{
-		cpu: lineOf("/proc/cpuinfo", "model name"), cores: runtime.NumCPU(), goVersion: runtime.Version(),
-		kernel: firstLine("/proc/sys/kernel/osrelease"), load: firstLine("/proc/loadavg"), date: time.Now().UTC().Format(time.DateOnly),
-		disk: output(ctx, "stat", "-f", "-c", "%T", p.dir()), commit: output(ctx, "git", "describe", "--always", "--dirty"),
+		CPU: lineOf("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), GoVersion: runtime.Version(),
+		Kernel: firstLine("/proc/sys/kernel/osrelease"), Load: firstLine("/proc/loadavg"), Date: time.Now().UTC().Format(time.DateOnly),
+		Disk: output(ctx, "stat", "-f", "-c", "%T", p.dir()), Commit: output(ctx, "git", "describe", "--always", "--dirty"),
 	}
 	var kb float64
 	if _, err := fmt.Sscan(lineOf("/proc/meminfo", "MemTotal"), &kb); err != nil {
 		return s, fmt.Errorf("memory of this machine: %w", err)
 	}
-	s.memoryGB = kb / (1 << 20)
-	s.load, _, _ = strings.Cut(s.load, " ")
+	s.MemoryGB = kb / (1 << 20)
+	s.Load, _, _ = strings.Cut(s.Load, " ")
 	var server *version.Info
 	server, err := discovery.NewDiscoveryClient(p.core.RESTClient()).ServerVersion()
 	if err != nil {
 		return s, err
 	}
-	s.kubernetes = server.GitVersion
-	s.etcdSyncs, err = p.etcdSyncs()
+	s.Kubernetes = server.GitVersion
+	s.EtcdSyncs, err = p.etcdSyncs()
 	return s, err
 }
 
@@ -77,25 +77,30 @@ func lineOf(file, word string) string {
 }
 
 // page is docs/benchmarks.md.
-func (s surroundings) page(r *results, o options) string {
+func (s surroundings) page(r *results, o options, goes int) string {
 	var out strings.Builder
 	out.WriteString(`# Benchmarks
 
 What the product costs on top of Kubernetes: the same Pods and Services, written by plain client-go to the same API server, are the
-baseline. This page is the output of ` + "`make bench`" + `; do not edit it. ` + "`BENCH_QUICK=1`" + ` takes less than a minute,
+baseline. This page is the output of ` + "`make bench`" + `; do not edit it. A whole run takes about an hour, with nothing else at work; one that is
+broken off goes on after the last section that it has finished. ` + "`BENCH_QUICK=1`" + ` takes a minute,
 ` + "`BENCH_ONLY=" + strings.Join(sectionNames(), ",") + "`" + ` chooses sections, ` + "`BENCH_ROUNDS`" + ` sets the number of rounds;
 *profile* takes CPU and allocation profiles of the programs in place of figures.
 
 `)
 	syncs := "both sync every write to the disk"
-	if !s.etcdSyncs {
+	if !s.EtcdSyncs {
 		syncs = "NATS syncs every write to the disk, **etcd does not**"
+	}
+	taken := ""
+	if goes > 1 {
+		taken = fmt.Sprintf("; the sections were taken in %d goes", goes)
 	}
 	fmt.Fprintf(&out, "| | |\n|---|---|\n| processor | %s, %d cores, shared by clients, product and servers |\n"+
 		"| memory | %.0f GB |\n| kernel, file system | Linux %s, %s |\n| Go | %s |\n"+
 		"| Kubernetes | %s: kube-apiserver, etcd and a simulated node of the development cluster |\n| etcd, NATS | %s |\n"+
-		"| commit, date | %s, %s |\n| rounds | %d, of draining %d |\n| load of the machine before | %s |\n\n",
-		s.cpu, s.cores, s.memoryGB, s.kernel, s.disk, s.goVersion, s.kubernetes, syncs, s.commit, s.date, o.rounds, o.drainRounds(), s.load)
+		"| commit, date | %s, %s |\n| rounds | %d, of draining %d%s |\n| load of the machine before | %s |\n\n",
+		s.CPU, s.Cores, s.MemoryGB, s.Kernel, s.Disk, s.GoVersion, s.Kubernetes, syncs, s.Commit, s.Date, o.rounds, o.drainRounds(), taken, s.Load)
 	out.WriteString("## Goals\n\n" + goalTable(r) + `
 Each ratio is that of two contestants in one round; shown are the median of the rounds and the extremes.
 

@@ -47,15 +47,20 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{options: o, plant: p}
+	b := &bench{options: o, plant: p, progress: progress{Surroundings: about, Rounds: o.rounds}}
+	if o.whole() {
+		if b.progress, err = loadProgress(progressFile, about, o.rounds); err != nil {
+			return err
+		}
+	}
 	err = b.run(ctx)
-	page := about.page(&b.results, o)
-	fmt.Print(page) // also of a run that was broken off: it may have taken an hour so far
+	page := b.progress.Surroundings.page(&b.results, o, b.progress.Goes)
+	fmt.Print(page) // also of a run that was broken off
 	if err != nil {
 		return err
 	}
 	if o.whole() {
-		if err := os.WriteFile(document, []byte(page), 0o644); err != nil {
+		if err := errors.Join(os.WriteFile(document, []byte(page), 0o644), os.Remove(progressFile)); err != nil {
 			return err
 		}
 	}

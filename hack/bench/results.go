@@ -3,7 +3,16 @@ package main
 import "slices"
 
 // results are all that has been measured, in the order in which it came.
-type results struct{ groups []*group }
+type results struct {
+	values []value
+	groups []*group
+}
+
+// A value is what one round has shown.
+type value struct {
+	Title, Contestant, Metric string
+	Value                     float64
+}
 
 // A group is one load, carried by several contestants. The first of them is the baseline that the others are held against.
 type group struct {
@@ -16,7 +25,8 @@ type group struct {
 type series struct{ metric, contestant string }
 
 // add appends the value of one round.
-func (r *results) add(title, contestant, metric string, value float64) {
+func (r *results) add(title, contestant, metric string, v float64) {
+	r.values = append(r.values, value{title, contestant, metric, v})
 	g := r.group(title)
 	if g == nil {
 		g = &group{title: title, values: map[series][]float64{}}
@@ -29,7 +39,7 @@ func (r *results) add(title, contestant, metric string, value float64) {
 		g.metrics = append(g.metrics, metric)
 	}
 	s := series{metric, contestant}
-	g.values[s] = append(g.values[s], value)
+	g.values[s] = append(g.values[s], v)
 }
 
 // group is nil when there is none of that title.
