@@ -73,7 +73,6 @@ func (b *bench) run(ctx context.Context) error {
 			return err
 		}
 	}
-	b.progress.Goes++
 	for _, v := range b.progress.Values {
 		b.results.add(v.Title, v.Contestant, v.Metric, v.Value)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,8 +77,8 @@ func lineOf(file, word string) string {
 	return "unknown"
 }
 
-// page is docs/benchmarks.md.
-func (s surroundings) page(r *results, o options, goes int) string {
+// page is docs/benchmarks.md. commits are those of its goes.
+func (s surroundings) page(r *results, o options, commits []string) string {
 	var out strings.Builder
 	out.WriteString(`# Benchmarks
 
@@ -92,15 +93,16 @@ broken off goes on after the last section that it has finished. ` + "`BENCH_QUIC
 	if !s.EtcdSyncs {
 		syncs = "NATS syncs every write to the disk, **etcd does not**"
 	}
-	taken := ""
-	if goes > 1 {
-		taken = fmt.Sprintf("; the sections were taken in %d goes", goes)
+	commit := s.Commit
+	if len(commits) > 1 {
+		commit = strings.Join(slices.Compact(slices.Clone(commits)), " and ") +
+			fmt.Sprintf(" (taken in %d goes; product and cluster are the same)", len(commits))
 	}
 	fmt.Fprintf(&out, "| | |\n|---|---|\n| processor | %s, %d cores, shared by clients, product and servers |\n"+
 		"| memory | %.0f GB |\n| kernel, file system | Linux %s, %s |\n| Go | %s |\n"+
 		"| Kubernetes | %s: kube-apiserver, etcd and a simulated node of the development cluster |\n| etcd, NATS | %s |\n"+
-		"| commit, date | %s, %s |\n| rounds | %d, of draining %d%s |\n| load of the machine before | %s |\n\n",
-		s.CPU, s.Cores, s.MemoryGB, s.Kernel, s.Disk, s.GoVersion, s.Kubernetes, syncs, s.Commit, s.Date, o.rounds, o.drainRounds(), taken, s.Load)
+		"| commit, date | %s, %s |\n| rounds | %d, of draining %d |\n| load of the machine before | %s |\n\n",
+		s.CPU, s.Cores, s.MemoryGB, s.Kernel, s.Disk, s.GoVersion, s.Kubernetes, syncs, commit, s.Date, o.rounds, o.drainRounds(), s.Load)
 	out.WriteString("## Goals\n\n" + goalTable(r) + `
 Each ratio is that of two contestants in one round; shown are the median of the rounds and the extremes.
 

@@ -47,14 +47,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{options: o, plant: p, progress: progress{Surroundings: about, Rounds: o.rounds}}
+	b := &bench{options: o, plant: p, progress: progress{Surroundings: about}}
 	if o.whole() {
-		if b.progress, err = loadProgress(progressFile, about, o.rounds); err != nil {
+		if b.progress, err = loadProgress(progressFile, about, o.rounds, samePrograms); err != nil {
 			return err
 		}
 	}
 	err = b.run(ctx)
-	page := b.progress.Surroundings.page(&b.results, o, b.progress.Goes)
+	page := b.progress.Surroundings.page(&b.results, o, b.progress.Commits)
 	fmt.Print(page) // also of a run that was broken off
 	if err != nil {
 		return err

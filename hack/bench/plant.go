@@ -318,16 +318,24 @@ func (p *plant) clear(ctx context.Context, namespace string, ids ...string) erro
 				Body(&metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}).Do(ctx).Error()
 		}
 	}
-	for tries := 0; ; tries++ {
+	failures := 0
+	for {
 		// The server gives up after a minute, in one way or another; what is left is for the next time.
-		if err := both(removeAll("pods"), removeAll("services")); err != nil && (ctx.Err() != nil || tries == maxClears) {
-			return fmt.Errorf("clear %s: %w", namespace, err)
+		if err := both(removeAll("pods"), removeAll("services")); err != nil {
+			if failures++; ctx.Err() != nil || failures > maxClears {
+				return fmt.Errorf("clear %s: %w", namespace, err)
+			}
 		}
-		left, err := p.core.Pods(namespace).List(ctx, which)
+		// Services that are left would make every create slower that comes after.
+		pods, err := p.core.Pods(namespace).List(ctx, which)
 		if err != nil {
 			return err
 		}
-		if len(left.Items) == 0 {
+		services, err := p.core.Services(namespace).List(ctx, which)
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) == 0 && len(services.Items) == 0 {
 			return nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {

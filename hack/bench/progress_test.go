@@ -12,38 +12,37 @@ func TestARunThatWasBrokenOffGoesOnWhereItEnded(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "bench.json")
 	here := surroundings{CPU: "x", Cores: 2, MemoryGB: 23.5, Commit: "abc", Load: "0.10", Date: "2026-01-01"}
-	left := progress{Surroundings: here, Rounds: 5, Goes: 1, Done: []string{"create"}, Values: measured().values}
-
-	beginning, err := loadProgress(file, here, 5)
-	require.NoError(t, err)
-	require.Equal(t, progress{Surroundings: here, Rounds: 5}, beginning)
+	left := progress{Surroundings: here, Rounds: 5, Commits: []string{"abc"}, Done: []string{"create"}, Values: measured().values}
+	same := func(commit, other string) bool { return commit != "other" && other != "other" }
+	load := func(now surroundings, rounds int) progress {
+		p, err := loadProgress(file, now, rounds, same)
+		require.NoError(t, err)
+		return p
+	}
+	begun := func(now surroundings) progress {
+		return progress{Surroundings: now, Rounds: 5, Commits: []string{now.Commit}}
+	}
+	require.Equal(t, begun(here), load(here, 5))
 
 	require.NoError(t, left.save(file))
 	later := here
-	later.Load, later.Date = "0.20", "2026-01-02"
-	loaded, err := loadProgress(file, later, 5)
-	require.NoError(t, err)
-	require.Equal(t, left, loaded)
+	later.Load, later.Date, later.Commit = "0.20", "2026-01-02", "def"
+	want := left
+	want.Commits = []string{"abc", "def"}
+	require.Equal(t, want, load(later, 5))
 
-	other, dirty := here, here
-	other.Commit, dirty.Commit = "def", "abc-dirty"
-	for name, now := range map[string]surroundings{"another commit": other, "another machine": {CPU: "y", Commit: "abc"}} {
-		loaded, err := loadProgress(file, now, 5)
-		require.NoError(t, err)
-		require.Equal(t, progress{Surroundings: now, Rounds: 5}, loaded, name)
-	}
-	loaded, err = loadProgress(file, here, 7)
-	require.NoError(t, err)
-	require.Empty(t, loaded.Done, "another number of rounds")
+	other, elsewhere := here, here
+	other.Commit, elsewhere.CPU = "other", "y"
+	require.Equal(t, begun(other), load(other, 5))
+	require.Equal(t, begun(elsewhere), load(elsewhere, 5))
+	require.Empty(t, load(here, 7).Done, "another number of rounds")
 
-	left.Surroundings = dirty
-	require.NoError(t, left.save(file))
-	loaded, err = loadProgress(file, dirty, 5)
-	require.NoError(t, err)
-	require.Empty(t, loaded.Done, "a tree with changes may be another one by now")
+	require.False(t, samePrograms("HEAD-dirty", "HEAD-dirty"), "there may be other changes by now")
+	require.True(t, samePrograms("HEAD", "HEAD"))
+	require.False(t, samePrograms("HEAD", "no such commit"))
 
 	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
-	_, err = loadProgress(file, here, 5)
+	_, err := loadProgress(file, here, 5, same)
 	require.ErrorContains(t, err, "remove it to begin anew")
 }
 

@@ -14,8 +14,8 @@ const tellingTitle = "create, 32 at once, and what telling costs"
 // scrapes is the time between two.
 const scrapes = 5 * time.Second
 
-// telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, of one that is scraped, and of one
-// that also exports every span.
+// telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, and of one that is scraped and exports
+// every span.
 func (b *bench) telling(ctx context.Context) error {
 	var exported atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -28,20 +28,14 @@ func (b *bench) telling(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	measured, err := b.plant.standaloneAs(ctx, "metrics", "bench-measured")
-	if err != nil {
-		return err
-	}
-	traced, err := b.plant.standaloneAs(ctx, "metrics and traces", "bench-traced", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
+	telling, err := b.plant.standaloneAs(ctx, "metrics and traces", "bench-telling", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
 	if err != nil {
 		return err
 	}
 	scraping, stop := context.WithCancel(ctx)
-	scraped := make(chan int64, 2)
-	for _, c := range []*product{measured, traced} {
-		go func() { scraped <- scrape(scraping, c.metrics) }()
-	}
-	err = turns(ctx, b, []contestant{silent, measured, traced}, func(ctx context.Context, c contestant) error {
+	scraped := make(chan int64, 1)
+	go func() { scraped <- scrape(scraping, telling.metrics) }()
+	err = turns(ctx, b, []contestant{silent, telling}, func(ctx context.Context, c contestant) error {
 		// Long, since short turns differ by more than what is looked for.
 		if err := b.createPass(ctx, tellingTitle, c, atOnce, 500); err != nil {
 			return err
@@ -49,15 +43,13 @@ func (b *bench) telling(ctx context.Context) error {
 		return b.plant.clear(ctx, c.namespace())
 	})
 	if err == nil {
-		for _, c := range []*product{measured, traced} {
-			for _, metric := range []string{perSecond, cpuTogether} {
-				mean, deviation := meanRatio(b.results.group(tellingTitle).against(metric, c.name()))
-				b.say("%s: ×%.3f of %s, geometric mean of %d pairs, standard error %.3f", c.name(), mean, metric, b.rounds, deviation)
-			}
+		for _, metric := range []string{perSecond, cpuTogether} {
+			mean, deviation := meanRatio(b.results.group(tellingTitle).against(metric, telling.name()))
+			b.say("%s: ×%.3f of %s, geometric mean of %d pairs, standard error %.3f", telling.name(), mean, metric, b.rounds, deviation)
 		}
 	}
 	stop()
-	b.say("%d bytes of metrics and %d bytes of traces were taken", <-scraped+<-scraped, exported.Load())
+	b.say("%d bytes of metrics and %d bytes of traces were taken", <-scraped, exported.Load())
 	return err
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -113,25 +115,28 @@ func TestOutcomesOutliveIntentsAlsoInStreamsOfOldInstallations(t *testing.T) {
 	require.GreaterOrEqual(t, outlives, 10*time.Second, "streams forget when they find the time")
 }
 
-// In a NATS that others run, clients may not have every right.
-func TestStreamsThatCannotBeChangedAreUsedAsTheyAre(t *testing.T) {
-	t.Parallel()
+// restricted is a NATS with a user "operator", who may do everything, and one "us", who may not; connect returns a connection of one.
+func restricted(t *testing.T, us *server.Permissions) (connect func(user string) *nats.Conn) {
+	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
-		Users: []*server.User{{Username: "operator"}, {Username: "us", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.UPDATE.>"}},
-		}}},
+		Users: []*server.User{{Username: "operator"}, {Username: "us", Permissions: us}},
 	})
 	require.NoError(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	require.True(t, s.ReadyForConnections(soon))
-	connect := func(user string) *nats.Conn {
+	return func(user string) *nats.Conn {
 		nc, err := nats.Connect(s.ClientURL(), append(ConnectOptions("test", quiet()), nats.UserInfo(user, ""))...)
 		require.NoError(t, err)
 		t.Cleanup(nc.Close)
 		return nc
 	}
+}
+
+func TestStreamsThatCannotBeChangedAreUsedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	connect := restricted(t, &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.UPDATE.>"}}})
 	var log bytes.Buffer
 	q, err := New(connect("us"), testConfig(), slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
@@ -149,6 +154,43 @@ func TestStreamsThatCannotBeChangedAreUsedAsTheyAre(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), "each stream is told of once:\n%s", &log)
 	require.Equal(t, 2, strings.Count(log.String(), "grant $JS.API.STREAM.UPDATE."), &log)
 	require.NotContains(t, log.String(), "from now on")
+}
+
+func TestTheRightsThatTheDocumentationNamesAreEnough(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/security.md")
+	require.NoError(t, err)
+	named := func(what string) *server.SubjectPermission {
+		row := regexp.MustCompile(`(?m)^\| ` + what + ` \| (.+) \|$`).FindSubmatch(document)
+		require.NotNil(t, row, what)
+		var subjects []string
+		for _, subject := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(string(row[1]), -1) {
+			subjects = append(subjects, subject[1])
+		}
+		return &server.SubjectPermission{Allow: subjects}
+	}
+	connect := restricted(t, &server.Permissions{Publish: named("publish"), Subscribe: named("subscribe")})
+	q, err := New(connect("us"), testConfig(), quiet())
+	require.NoError(t, err)
+
+	announce(t, q)
+	f := follow(t, q, "a1")
+	v := ask(t, q, "a1")
+	fetched, err := q.Consumer().Fetch(t.Context(), 1)
+	require.NoError(t, err)
+	job := <-fetched
+	require.NotNil(t, job)
+	_, err = job.Extend(t.Context())
+	require.NoError(t, err)
+	asked := time.Now()
+	record(t, q, v, v.Success(&sandbox.State{ID: "a1", PodUID: "u1"}, 1, noon))
+	require.NotNil(t, next(t, f, v.Stream))
+	require.Less(t, time.Since(asked), pollInterval, "it was told, and did not have to ask")
+	require.NoError(t, job.Ack())
+	require.Eventually(t, func() bool {
+		depth, err := q.Depth(t.Context())
+		return err == nil && depth.Unacknowledged == 0
+	}, soon, 10*time.Millisecond, "NATS has taken the acknowledgement")
 }
 
 func TestOutcomesAreKeptForEverWhereIntentsAre(t *testing.T) {
