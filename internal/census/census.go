@@ -23,7 +23,11 @@ import (
 	"sandbox-provisioner/internal/sandbox"
 )
 
-const keyError = "error" // of a log field
+// Keys of log fields.
+const (
+	keyError  = "error"
+	keyMaxAge = "max_age"
+)
 
 const (
 	// othersInterval is how often those that do not run are asked for, and how long that may take.
@@ -147,8 +151,8 @@ func (c *Census) keepAsking(ctx context.Context) {
 		}
 		err := c.askOthers(ctx)
 		if err != nil && !quiet && ctx.Err() == nil {
-			c.log.Warn("sandboxes that do not run cannot be listed; without a list that is younger than "+othersAge.String()+" none are counted",
-				slog.String(keyError, sandbox.Plain(err.Error())))
+			c.log.Warn("sandboxes that do not run cannot be listed; none are counted once their last list is too old",
+				slog.Duration(keyMaxAge, othersAge), slog.String(keyError, sandbox.Plain(err.Error())))
 		}
 		quiet = err != nil
 	}

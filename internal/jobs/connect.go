@@ -18,6 +18,7 @@ const (
 	keySandboxID = "sandbox_id"
 	keyServer    = "server"
 	keyStream    = "stream"
+	keyRight     = "right"
 )
 
 // ConnectOptions are the options that the protocol needs of a connection: it never gives up, and it keeps nothing to

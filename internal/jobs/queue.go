@@ -431,8 +431,9 @@ func (q *Queue) fix(stream string, reconnects uint64, age time.Duration, why err
 	q.fixed[stream] = reconnects
 	q.mu.Unlock()
 	if !told {
-		q.log.Warn("stream cannot be made to keep its messages longer, and is used as it is; grant $JS.API.STREAM.UPDATE."+stream+
-			", or change its maximum age by hand", slog.String(keyStream, stream), slog.Duration(keyMaxAge, age), slog.String(keyError, why.Error()))
+		q.log.Warn("stream cannot be made to keep its messages longer, and is used as it is; grant the right, or change its maximum age by hand",
+			slog.String(keyStream, stream), slog.Duration(keyMaxAge, age), slog.String(keyRight, "$JS.API.STREAM.UPDATE."+stream),
+			slog.String(keyError, why.Error()))
 	}
 }
 

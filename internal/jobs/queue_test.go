@@ -152,7 +152,7 @@ func TestStreamsThatCannotBeChangedAreUsedAsTheyAre(t *testing.T) {
 	ask(t, q, "a1")
 	require.NoError(t, q.Ping(t.Context()))
 	require.Equal(t, 2, strings.Count(log.String(), "\n"), "each stream is told of once:\n%s", &log)
-	require.Equal(t, 2, strings.Count(log.String(), "grant $JS.API.STREAM.UPDATE."), &log)
+	require.Equal(t, 2, strings.Count(log.String(), "right=$JS.API.STREAM.UPDATE."), &log)
 	require.NotContains(t, log.String(), "from now on")
 }
 
