@@ -393,8 +393,8 @@ func (q *Queue) stream(ctx context.Context, cfg jetstream.StreamConfig) (jetstre
 }
 
 // keep makes a stream that forgets sooner keep its messages for age; 0 is for ever. It does not shorten what others may count on: all
-// clusters of a NATS share the streams. (Of two that lengthen it at once, the later wins until the other looks again.) A stream that NATS does not let us change is used as it is, and asked about again on the next
-// connection.
+// clusters of a NATS share the streams. (Of two that lengthen it at once, the later wins until the other looks again.) A stream that NATS
+// does not let us change is used as it is, and asked about again on the next connection.
 func (q *Queue) keep(ctx context.Context, s jetstream.Stream, age time.Duration) (jetstream.Stream, error) {
 	cfg := s.CachedInfo().Config
 	reconnects := q.nc.Stats().Reconnects
