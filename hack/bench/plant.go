@@ -344,6 +344,12 @@ func (p *plant) clear(ctx context.Context, namespace string, ids ...string) erro
 	}
 }
 
+// collectGarbage lets the API server begin anew with its heap, so that it is no chance into whose turn a cycle falls: the ratios of pairs of
+// 150 creates had a standard deviation of 0.32 without it, and of 0.07 with it.
+func (p *plant) collectGarbage(ctx context.Context) error {
+	return p.core.RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
+}
+
 // awaitRunning returns when no Pod of a namespace is on its way to run.
 func (p *plant) awaitRunning(ctx context.Context, namespace string) error {
 	pending := metav1.ListOptions{FieldSelector: "status.phase=" + string(corev1.PodPending)}

@@ -40,7 +40,10 @@ func (b *bench) telling(ctx context.Context) error {
 		if err := b.createPass(ctx, tellingTitle, c, atOnce, 500); err != nil {
 			return err
 		}
-		return b.plant.clear(ctx, c.namespace())
+		if err := b.plant.clear(ctx, c.namespace()); err != nil {
+			return err
+		}
+		return b.plant.collectGarbage(ctx)
 	})
 	if err == nil {
 		for _, metric := range []string{perSecond, cpuTogether} {
