@@ -125,7 +125,7 @@ func (p *FaultProxy) On(m Match, action Action) *Rule {
 	return r
 }
 
-// Counts is how many requests there were since ResetCounts, by verb and resource: "create pods".
+// Counts is how many requests there were since ResetCounts, by verb and resource: "create pods". The census' own are not among them.
 func (p *FaultProxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,11 @@ func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if rule := p.ruleFor(describe(r, body)); rule != nil {
+	request := describe(r, body)
+	if !ofCensus(r) {
+		p.count(request)
+	}
+	if rule := p.ruleFor(request); rule != nil {
 		defer rule.finish()
 		rule.action(w, r, rule, p.forward)
 		return
@@ -155,11 +159,21 @@ func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(w, r)
 }
 
-// ruleFor counts the request and returns the rule that holds for it, if any.
-func (p *FaultProxy) ruleFor(request Match) *Rule {
+// ofCensus tells the requests that a worker makes by the clock, and for nobody.
+func ofCensus(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "status.phase")
+}
+
+func (p *FaultProxy) count(request Match) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts[request.Verb+" "+request.Resource]++
+}
+
+// ruleFor returns the rule that holds for the request, if any.
+func (p *FaultProxy) ruleFor(request Match) *Rule {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, r := range slices.Backward(p.rules) {
 		if r.left != 0 && r.match.fits(request) {
 			r.left--
