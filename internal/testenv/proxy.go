@@ -125,7 +125,8 @@ func (p *FaultProxy) On(m Match, action Action) *Rule {
 	return r
 }
 
-// Counts is how many requests there were since ResetCounts, by verb and resource: "create pods". The census' own are not among them.
+// Counts is how many requests there were since ResetCounts, by verb and resource: "create pods". Those that programs make by the
+// clock are not among them.
 func (p *FaultProxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +149,7 @@ func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	request := describe(r, body)
-	if !ofCensus(r) {
+	if !unasked(r) {
 		p.count(request)
 	}
 	if rule := p.ruleFor(request); rule != nil {
@@ -159,9 +160,10 @@ func (p *FaultProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(w, r)
 }
 
-// ofCensus tells the requests that a worker makes by the clock, and for nobody.
-func ofCensus(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "status.phase")
+// unasked tells the requests that programs make by the clock and for nobody: those of the census, and pings.
+func unasked(r *http.Request) bool {
+	query := r.URL.Query()
+	return strings.HasPrefix(query.Get("fieldSelector"), "status.phase") || query.Get("limit") == "1"
 }
 
 func (p *FaultProxy) count(request Match) {
