@@ -12,7 +12,7 @@ import (
 
 // Trace makes a span of each request of all clients that are made of cfg from now on, as part of what asks for it. Requests that
 // nobody traces, such as pings and watches, have none. The API server is not told: it lets the spans of cluster administrators alone
-// be parents of its own, and the header would make it work a twentieth more for each of our requests, whether or not it traces.
+// be parents of its own, and for those it allocates a twentieth more in a create, whether or not it traces.
 func Trace(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return otelhttp.NewTransport(next,
