@@ -104,8 +104,11 @@ func (b *bench) createPass(ctx context.Context, title string, c contestant, clie
 // cpuShare is what the product's own processes use of the processors for each second that Kubernetes' use.
 const cpuShare = "CPU of the product / of kube-apiserver and etcd"
 
+// cpuPrefix is before the name of a part.
+const cpuPrefix = "CPU s per 1,000, "
+
 // cpuTogether decides how many creates a second a machine reaches whose processors are all busy.
-const cpuTogether = "CPU s per 1,000, all together"
+const cpuTogether = cpuPrefix + "all together"
 
 func (b *bench) recordUsage(title string, c contestant, u usage, creates int) {
 	var ours []string
@@ -115,7 +118,7 @@ func (b *bench) recordUsage(title string, c contestant, u usage, creates int) {
 	slices.Sort(ours)
 	all := slices.Concat([]string{partAPIServer, partEtcd, partElse, partBench}, ours)
 	for _, part := range all {
-		b.results.add(title, c.name(), "CPU s per 1,000, "+part, u[part].Seconds()*1000/float64(creates))
+		b.results.add(title, c.name(), cpuPrefix+part, u[part].Seconds()*1000/float64(creates))
 	}
 	b.results.add(title, c.name(), cpuTogether, u.sum(all...).Seconds()*1000/float64(creates))
 	if len(ours) > 0 {

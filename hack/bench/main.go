@@ -16,8 +16,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	main := run
-	if os.Getenv(natsDir) != "" {
+	switch {
+	case os.Getenv(natsDir) != "":
 		main = serveNATS
+	case os.Getenv(collectorAddr) != "":
+		main = serveCollector
 	}
 	err := main(ctx)
 	switch {

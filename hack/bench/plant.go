@@ -147,6 +147,17 @@ func (p *plant) startNATS(ctx context.Context) error {
 	return err
 }
 
+// startCollector starts a collector of traces, and returns its URL.
+func (p *plant) startCollector(ctx context.Context) (url string, err error) {
+	addrs, err := freeAddrs(1)
+	if err != nil {
+		return "", err
+	}
+	url = "http://" + addrs[0]
+	_, err = p.cluster.Run(ctx, os.Stderr, []string{collectorAddr + "=" + addrs[0]}, "bench", url)
+	return url, err
+}
+
 func freeAddrs(n int) ([]string, error) {
 	addrs := make([]string, n)
 	for i := range addrs {

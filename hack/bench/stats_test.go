@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -50,14 +52,25 @@ func TestLatenciesOfAnOpenLoopCountFromWhenTheRequestWasToBeSent(t *testing.T) {
 	require.Equal(t, []time.Duration{8 * time.Millisecond, 5 * time.Millisecond, 30 * time.Millisecond}, got)
 }
 
-func TestProcessorTimeIsReadBehindANameWithBlanks(t *testing.T) {
+func TestProcessorTimeIsThatOfAnyProcess(t *testing.T) {
 	t.Parallel()
-	stat := "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 250 50 7 7 20 0 9 0 1 2 3"
-	got, err := parseCPU(stat)
+	busy := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+	require.NoError(t, busy.Start())
+	defer func() {
+		require.NoError(t, busy.Process.Kill())
+		require.Error(t, busy.Wait(), "it was killed")
+	}()
+	before, err := cpuTime(busy.Process.Pid)
 	require.NoError(t, err)
-	require.Equal(t, 3*time.Second, got)
-	_, err = parseCPU("42 (a) S 1")
-	require.Error(t, err)
+	require.Eventually(t, func() bool {
+		after, err := cpuTime(busy.Process.Pid)
+		return err == nil && after-before > 10*time.Millisecond
+	}, time.Minute, time.Millisecond)
+	own, err := cpuTime(os.Getpid())
+	require.NoError(t, err)
+	require.Positive(t, own)
+	_, err = cpuTime(1 << 22)
+	require.Error(t, err, "no process has that number")
 }
 
 func TestProcessorTimeOfTheMachineLeavesOutIdling(t *testing.T) {

@@ -2,34 +2,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"time"
 )
 
 const tellingTitle = "create, 32 at once, and what telling costs"
 
-// scrapes is the time between two.
-const scrapes = 5 * time.Second
+const (
+	// tellingPairs are in one round: two turns differ by more than what telling costs.
+	tellingPairs = 20
+	// scrapes is the time between two.
+	scrapes = 5 * time.Second
+)
 
 // telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, and of one that is scraped and exports
 // every span.
 func (b *bench) telling(ctx context.Context) error {
-	var exported atomic.Int64
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		n, _ := io.Copy(io.Discard, r.Body) // what is cut off counts as far as it came
-		exported.Add(n)
-	}))
-	defer collector.Close()
-
+	collector, err := b.plant.startCollector(ctx)
+	if err != nil {
+		return err
+	}
 	silent, err := b.plant.standaloneAs(ctx, "neither", "bench-silent", "METRICS_ADDR=")
 	if err != nil {
 		return err
 	}
-	telling, err := b.plant.standaloneAs(ctx, "metrics and traces", "bench-telling", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
+	telling, err := b.plant.standaloneAs(ctx, "metrics and traces", "bench-telling", "OTEL_EXPORTER_OTLP_ENDPOINT="+collector)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (b *bench) telling(ctx context.Context) error {
 	// Short turns see the same weather. Were all of one length, a cycle of the API server's garbage collector could fall into every turn of
 	// the one that leaves it a little more to collect, and after every turn of the other.
 	var turn, creates int
-	err = turns(ctx, b, []contestant{silent, telling}, func(ctx context.Context, c contestant) error {
+	err = turnsIn(ctx, b.rounds*tellingPairs, []contestant{silent, telling}, func(ctx context.Context, c contestant) error {
 		if turn++; turn%2 == 1 {
 			creates = 100 + rand.IntN(200)
 		}
@@ -51,31 +51,50 @@ func (b *bench) telling(ctx context.Context) error {
 		}
 		return b.plant.collectGarbage(ctx)
 	})
-	if err == nil {
-		for _, metric := range []string{perSecond, cpuTogether} {
-			mean, deviation := meanRatio(b.results.group(tellingTitle).against(metric, telling.name()))
-			b.say("%s: ×%.3f of %s, geometric mean of %d pairs, standard error %.3f", telling.name(), mean, metric, b.rounds, deviation)
+	stop()
+	if err != nil {
+		return err
+	}
+	b.sayRatio(tellingTitle, telling, "creates a second", perSecond)
+	b.sayRatio(tellingTitle, telling, "processor time of all together", cpuTogether)
+	// The client does the same for both, so that its own processor time tells how fast the machine was in a turn.
+	b.sayRatio(tellingTitle, telling, "creates a second, at the same speed of the machine", perSecond, cpuPrefix+partBench)
+	exported, err := read(ctx, collector)
+	b.say("%d bytes of metrics were taken, and %s bytes of traces", <-scraped, exported)
+	return err
+}
+
+// sayRatio tells how a contestant compares to the first one, in the product of some metrics.
+func (b *bench) sayRatio(title string, c contestant, what string, metrics ...string) {
+	group := b.results.group(title)
+	product := group.against(metrics[0], c.name())
+	for _, metric := range metrics[1:] {
+		for i, r := range group.against(metric, c.name()) {
+			product[i] *= r
 		}
 	}
-	stop()
-	b.say("%d bytes of metrics and %d bytes of traces were taken", <-scraped, exported.Load())
-	return err
+	mean, deviation := meanRatio(product)
+	b.say("%s: ×%.3f of %s, geometric mean of %d pairs, standard error %.3f", c.name(), mean, what, len(product), deviation)
 }
 
 // scrape reads metrics now and then until ctx ends, and returns how many bytes those were.
 func scrape(ctx context.Context, url string) (bytes int64) {
 	for pause(ctx, scrapes) == nil {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return bytes
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			continue
-		}
-		n, _ := io.Copy(io.Discard, resp.Body) // what is cut off counts as far as it came
-		_ = resp.Body.Close()
-		bytes += n
+		metrics, _ := read(ctx, url) // the next one counts
+		bytes += int64(len(metrics))
 	}
 	return bytes
+}
+
+func read(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(resp.Body)
+	return content, errors.Join(err, resp.Body.Close())
 }
