@@ -95,23 +95,26 @@ func (b *bench) takeProfiles(ctx context.Context, l load) error {
 }
 
 func download(ctx context.Context, url, file string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	content, err := fetch(ctx, url)
 	if err != nil {
 		return err
+	}
+	return os.WriteFile(file, content, 0o644)
+}
+
+// fetch is what is answered with 200.
+func fetch(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, res.Status)
+		return nil, fmt.Errorf("%s: %s", url, res.Status)
 	}
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	_, err = io.Copy(out, res.Body)
-	return err
+	return io.ReadAll(res.Body)
 }

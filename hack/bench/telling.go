@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"time"
 )
 
@@ -59,9 +56,12 @@ func (b *bench) telling(ctx context.Context) error {
 	b.sayRatio(tellingTitle, telling, "processor time of all together", cpuTogether)
 	// The client does the same for both, so that its own processor time tells how fast the machine was in a turn.
 	b.sayRatio(tellingTitle, telling, "creates a second, at the same speed of the machine", perSecond, cpuPrefix+partBench)
-	exported, err := read(ctx, collector)
+	exported, err := fetch(ctx, collector)
+	if err != nil {
+		return err
+	}
 	b.say("%d bytes of metrics were taken, and %s bytes of traces", <-scraped, exported)
-	return err
+	return nil
 }
 
 // sayRatio tells how a contestant compares to the first one, in the product of some metrics.
@@ -80,21 +80,8 @@ func (b *bench) sayRatio(title string, c contestant, what string, metrics ...str
 // scrape reads metrics now and then until ctx ends, and returns how many bytes those were.
 func scrape(ctx context.Context, url string) (bytes int64) {
 	for pause(ctx, scrapes) == nil {
-		metrics, _ := read(ctx, url) // the next one counts
+		metrics, _ := fetch(ctx, url) // the next one counts
 		bytes += int64(len(metrics))
 	}
 	return bytes
-}
-
-func read(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(resp.Body)
-	return content, errors.Join(err, resp.Body.Close())
 }

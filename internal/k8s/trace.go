@@ -41,14 +41,14 @@ func (t traced) RoundTrip(req *http.Request) (*http.Response, error) {
 		))
 	defer span.End()
 	resp, err := t.next.RoundTrip(req)
-	switch {
-	case err != nil:
+	if err != nil {
 		span.SetStatus(codes.Error, sandbox.Plain(err.Error()))
-	case resp.StatusCode >= http.StatusBadRequest:
-		span.SetStatus(codes.Error, "")
-		span.SetAttributes(semconv.HTTPResponseStatusCode(resp.StatusCode), semconv.ErrorTypeKey.String(strconv.Itoa(resp.StatusCode)))
-	default:
-		span.SetAttributes(semconv.HTTPResponseStatusCode(resp.StatusCode))
+		return resp, err
 	}
-	return resp, err
+	span.SetAttributes(semconv.HTTPResponseStatusCode(resp.StatusCode))
+	if resp.StatusCode >= http.StatusBadRequest {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(resp.StatusCode)))
+	}
+	return resp, nil
 }
