@@ -43,6 +43,7 @@ func (t traced) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		span.SetStatus(codes.Error, sandbox.Plain(err.Error()))
+		span.SetAttributes(semconv.ErrorType(err))
 		return resp, err
 	}
 	span.SetAttributes(semconv.HTTPResponseStatusCode(resp.StatusCode))

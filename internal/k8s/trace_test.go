@@ -67,7 +67,9 @@ func TestASpanTellsHowItsRequestEnded(t *testing.T) {
 		"refused": {answer: http.StatusConflict, code: codes.Error, attributes: []attribute.KeyValue{
 			semconv.HTTPResponseStatusCode(409), semconv.ErrorTypeKey.String("409"),
 		}},
-		"not at all": {err: errors.New("connection refused"), code: codes.Error},
+		"not at all": {err: errors.New("connection refused"), code: codes.Error, attributes: []attribute.KeyValue{
+			semconv.ErrorTypeKey.String("*errors.errorString"),
+		}},
 	} {
 		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "https://someone:secret@cluster:6443/api/v1/namespaces/sandboxes/services", nil)
 		_, err := traced{roundTrip(func(r *http.Request) (*http.Response, error) {
