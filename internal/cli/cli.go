@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -41,8 +40,8 @@ type Settings interface {
 	Log() config.Telemetry
 	// ProbeAddr is where the program answers /livez and /readyz.
 	ProbeAddr() string
-	// Processors is how many the program uses at once.
-	Processors() int
+	// ApplyRuntime makes the process use as much of the machine as it is said.
+	ApplyRuntime()
 }
 
 // A Program is one of the programs of this module. C are its settings.
@@ -99,7 +98,7 @@ func (p Program[C]) Main(process Process) int {
 	if *showConfig {
 		return p.show(process, func(w io.Writer) error { return config.Print(w, cfg) })
 	}
-	runtime.GOMAXPROCS(cfg.Processors())
+	cfg.ApplyRuntime()
 	return p.run(cfg, cfg.Log().Logger(process.Stderr))
 }
 

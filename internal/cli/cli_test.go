@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,10 +202,15 @@ func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	require.Equal(t, syscall.SIGTERM, exit.Sys().(syscall.WaitStatus).Signal())
 }
 
-// Go's own default is all processors of the machine.
-func TestAProgramUsesOneProcessorUnlessItIsToldOtherwise(t *testing.T) {
+// Go's own defaults are all processors of the machine, and a collection as soon as there is as much garbage as is in use.
+func TestAProgramUsesOneProcessorAndRoomForGarbageUnlessItIsToldOtherwise(t *testing.T) {
 	t.Parallel()
-	for env, want := range map[string]string{"": `"processors":1}`, "GOMAXPROCS=3": `"processors":3}`} {
+	for env, want := range map[string]string{
+		"":             `"processors":1,"gc_percent":400}`,
+		"GOMAXPROCS=3": `"processors":3,"gc_percent":400}`,
+		"GOGC=50":      `"processors":1,"gc_percent":50}`,
+		"GOGC=off":     `"processors":1,"gc_percent":-1}`,
+	} {
 		t.Run(env, func(t *testing.T) {
 			t.Parallel()
 			cmd, lines := startChild(t, childReturnsNil, env)
@@ -226,7 +232,7 @@ const (
 // child is a program that ends in the way of kind.
 func child(kind string) int {
 	return program(func(ctx context.Context, _ config.API, log *slog.Logger) error {
-		log.Info("running", slog.Int("processors", runtime.GOMAXPROCS(0)))
+		log.Info("running", slog.Int("processors", runtime.GOMAXPROCS(0)), slog.Int("gc_percent", debug.SetGCPercent(100)))
 		<-ctx.Done()
 		switch kind {
 		case childReturnsContextError:

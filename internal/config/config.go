@@ -62,8 +62,8 @@ func (c Standalone) Validate() error {
 // Log is how the program logs.
 func (c Common) Log() Telemetry { return c.Telemetry }
 
-// Processors is how many the program uses at once.
-func (c Common) Processors() int { return c.Runtime.Processors }
+// ApplyRuntime makes the process use as much of the machine as it is said.
+func (c Common) ApplyRuntime() { c.Runtime.Apply() }
 
 // ProbeAddr is where the program answers /livez and /readyz.
 func (c API) ProbeAddr() string { return c.HTTP.Addr }

@@ -16,6 +16,7 @@ type variable struct {
 
 const (
 	badDuration = "must be a duration, such as 500ms, 10s or 1h"
+	badGC       = "must be off or a whole number above 0, such as 100"
 	badNumber   = "must be a whole number"
 	badBool     = "must be true or false"
 	badListen   = "must be host:port or :port, with a port of 1 to 65535"
@@ -235,6 +236,12 @@ var variables = map[string]variable{
 			"-1":  "GOMAXPROCS=-1: must be 1 or more",
 			"all": `GOMAXPROCS="all": ` + badNumber,
 		},
+	},
+	"GOGC": {
+		absent: "400",
+		empty:  `GOGC="": set but empty; ` + badGC,
+		good:   map[string]string{"100": "100", "off": "off"},
+		bad:    map[string]string{"0": `GOGC="0": ` + badGC, "-1": `GOGC="-1": ` + badGC, "50%": `GOGC="50%": ` + badGC},
 	},
 	"ACK_WAIT": {
 		absent: "15s",
