@@ -16,13 +16,17 @@ const (
 )
 
 // telling measures what metrics and traces cost: creates of a standalone that tells nobody anything, and of one that is scraped and exports
-// every span.
+// every span. A second one that tells nothing shows what such a comparison is worth: it has to come out at 1.
 func (b *bench) telling(ctx context.Context) error {
 	collector, err := b.plant.startCollector(ctx)
 	if err != nil {
 		return err
 	}
 	silent, err := b.plant.standaloneAs(ctx, "neither", "bench-silent", "METRICS_ADDR=")
+	if err != nil {
+		return err
+	}
+	again, err := b.plant.standaloneAs(ctx, "neither, once more", "bench-silent-2", "METRICS_ADDR=")
 	if err != nil {
 		return err
 	}
@@ -35,9 +39,10 @@ func (b *bench) telling(ctx context.Context) error {
 	go func() { scraped <- scrape(scraping, telling.metrics) }()
 	// Short turns see the same weather. Were all of one length, a cycle of the API server's garbage collector could fall into every turn of
 	// the one that leaves it a little more to collect, and after every turn of the other.
+	contestants := []contestant{silent, telling, again}
 	var turn, creates int
-	err = turnsIn(ctx, b.rounds*tellingPairs, []contestant{silent, telling}, func(ctx context.Context, c contestant) error {
-		if turn++; turn%2 == 1 {
+	err = turnsIn(ctx, b.rounds*tellingPairs, contestants, func(ctx context.Context, c contestant) error {
+		if turn++; turn%len(contestants) == 1 {
 			creates = 100 + rand.IntN(200)
 		}
 		if err := b.createPass(ctx, tellingTitle, c, atOnce, creates); err != nil {
@@ -52,10 +57,13 @@ func (b *bench) telling(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.sayRatio(tellingTitle, telling, "creates a second", perSecond)
-	b.sayRatio(tellingTitle, telling, "processor time of all together", cpuTogether)
-	// The client does the same for both, so that its own processor time tells how fast the machine was in a turn.
-	b.sayRatio(tellingTitle, telling, "creates a second, at the same speed of the machine", perSecond, cpuPrefix+partBench)
+	for _, c := range contestants[1:] {
+		b.sayRatio(tellingTitle, c, "creates a second", perSecond)
+		b.sayRatio(tellingTitle, c, "processor time of all together", cpuTogether)
+		b.sayRatio(tellingTitle, c, "processor time of the client", cpuPrefix+partBench)
+		// The client does the same for all, so that its own processor time tells how fast the machine was in a turn.
+		b.sayRatio(tellingTitle, c, "creates a second, at the same speed of the machine", perSecond, cpuPrefix+partBench)
+	}
 	exported, err := fetch(ctx, collector)
 	if err != nil {
 		return err
