@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // Runtime says how much of the machine a program uses.
@@ -26,10 +28,12 @@ func (c Runtime) Validate() error {
 	return nil
 }
 
-// Apply makes the process so.
+// Apply makes the process so. However much garbage may pile up, it is collected before a container's limit of memory is reached, or
+// the one in GOMEMLIMIT.
 func (c Runtime) Apply() {
 	runtime.GOMAXPROCS(c.Processors)
 	debug.SetGCPercent(int(c.GC))
+	_, _ = memlimit.Set() // fails where there are no containers
 }
 
 // GCPercent is a debug.SetGCPercent. A negative one is off.
