@@ -12,7 +12,12 @@ import (
 
 // Scrape reads the metrics of a program as Prometheus would, by their names.
 func Scrape(ctx context.Context, p Program) (map[string]*dto.MetricFamily, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.metrics()+"/metrics", nil)
+	return ScrapeAt(ctx, p.metrics())
+}
+
+// ScrapeAt is Scrape of the program that serves its metrics there.
+func ScrapeAt(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}

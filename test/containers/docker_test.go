@@ -82,7 +82,13 @@ func run(t *testing.T, name string, req testcontainers.ContainerRequest, fixed m
 	for _, b := range on {
 		req.Networks = append(req.Networks, b.name)
 	}
-	req.HostConfigModifier = func(c *container.HostConfig) { c.NetworkMode = container.NetworkMode(on[0].name) }
+	limit := req.HostConfigModifier
+	req.HostConfigModifier = func(c *container.HostConfig) {
+		c.NetworkMode = container.NetworkMode(on[0].name)
+		if limit != nil {
+			limit(c)
+		}
+	}
 	req.EndpointSettingsModifier = func(settings map[string]*network.EndpointSettings) {
 		settings[on[0].name] = endpoint(fixed[on[0]])
 	}

@@ -3,12 +3,14 @@ package containers_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/stretchr/testify/require"
 	"github.com/testcontainers/testcontainers-go"
 
@@ -106,6 +108,30 @@ func TestAWorkerThatIsCutOffFromOneSideLeavesTheWorkToOthers(t *testing.T) {
 		return nil
 	})
 	requireExactly(t, d, url, 20*time.Second, slices.Concat(kept, made, more, again)...)
+}
+
+// A worker in a container with a limit of memory would be killed if its garbage piled up to that limit.
+func TestAWorkerCollectsGarbageBeforeItsContainerIsFull(t *testing.T) {
+	t.Parallel()
+	needEngine(t)
+	on := newBridge(t, false)
+	addr := on.addr(2)
+	const kubeconfig = `{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+		"current-context": "c"}`
+	run(t, "worker", testcontainers.ContainerRequest{
+		Image:              workerImage,
+		Files:              []testcontainers.ContainerFile{{Reader: strings.NewReader(kubeconfig), ContainerFilePath: "/kubeconfig", FileMode: 0o644}},
+		Env:                map[string]string{"NATS_URL": "nats://127.0.0.1:1", "KUBECONFIG_PATH": "/kubeconfig"},
+		HostConfigModifier: func(c *container.HostConfig) { c.Memory = 100 << 20 },
+	}, map[*bridge]netip.Addr{on: addr}, on)
+	const nineTenths = 90 << 20
+	testenv.Until(t, 20*time.Second, func() error {
+		metrics, err := testenv.ScrapeAt(t.Context(), fmt.Sprintf("http://%s:9090", addr))
+		if err == nil {
+			require.InDelta(t, nineTenths, metrics["go_gc_gomemlimit_bytes"].Metric[0].Gauge.GetValue(), 1)
+		}
+		return err
+	})
 }
 
 // worker starts a worker in a container, which reaches NATS through the first network and Kubernetes through the second.
