@@ -120,7 +120,7 @@ Each ratio is that of two contestants in one round; shown are the median of the 
 * An accept is a create with ` + "`Prefer: respond-async`" + `, answered with 202. A *bare publish* has the same bytes, stream and expected sequence.
 * In an open loop requests come at a fixed rate, a percentage of what the slowest contestant reaches in a closed loop with 32 clients.
   Latencies count from when the request was to be sent.
-* CPU is utime and stime of the processes, from the first request to the last answer. What the simulated node asks for is
+* CPU is the processor time of the processes, from the first request to the last answer. What the simulated node asks for is
   part of kube-apiserver's; the node itself is most of *everything else*, unless somebody else was at work on the machine.
 * Memory is VmRSS after five idle seconds.
 
