@@ -37,9 +37,9 @@ func (b *bench) telling(ctx context.Context) error {
 	scraping, stop := context.WithCancel(ctx)
 	scraped := make(chan int64, 1)
 	go func() { scraped <- scrape(scraping, telling.metrics) }()
+	contestants := []contestant{silent, telling, again}
 	// Short turns see the same weather. Were all of one length, a cycle of the API server's garbage collector could fall into every turn of
 	// the one that leaves it a little more to collect, and after every turn of the other.
-	contestants := []contestant{silent, telling, again}
 	var turn, creates int
 	err = turnsIn(ctx, b.rounds*tellingPairs, contestants, func(ctx context.Context, c contestant) error {
 		if turn++; turn%len(contestants) == 1 {

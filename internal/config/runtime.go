@@ -15,8 +15,8 @@ type Runtime struct {
 	// Processors is 1 because a program waits most of the time, and to spread what is left over more of them costs a fifth more
 	// processor time for the same work. Go's runtime reads the variable, too, but takes what it does not understand for all of them.
 	Processors int `env:"GOMAXPROCS, default=1" help:"processors that the program uses at once"`
-	// GC is four times that of Go's runtime, which reads the variable, too: so little lives that there would be a collection every few
-	// hundred requests.
+	// GC is four times that of Go's runtime, which reads the variable, too: so little lives that there would be a collection every
+	// sixty creates.
 	GC GCPercent `env:"GOGC, default=400" help:"garbage that may pile up before it is collected, in percent of what is in use, or off"`
 }
 
@@ -28,15 +28,15 @@ func (c Runtime) Validate() error {
 	return nil
 }
 
-// Apply makes the process so. However much garbage may pile up, it is collected before a container's limit of memory is reached, or
-// the one in GOMEMLIMIT.
+// Apply makes the process so. However much garbage may pile up, it is collected before a container's limit of memory is reached;
+// GOMEMLIMIT is another limit instead.
 func (c Runtime) Apply() {
 	runtime.GOMAXPROCS(c.Processors)
 	debug.SetGCPercent(int(c.GC))
 	_, _ = memlimit.Set() // fails where there are no containers
 }
 
-// GCPercent is a debug.SetGCPercent. A negative one is off.
+// GCPercent is what debug.SetGCPercent takes.
 type GCPercent int
 
 const gcOff GCPercent = -1
